@@ -1,0 +1,162 @@
+// Package wire holds what agents and the hub say to each other: subjects, messages and their codec. Bytes from the
+// other side are foreign: Decode checks them with domain/pack before anything is built from them.
+//
+// It decides nothing. The hub side is broker/hub, the agent side is agent.
+package wire
+
+import (
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+)
+
+// Subjects as an agent sees them in its own account; the hub's account sees them with the account token inside
+// (design section 2). tt.v1.from.<account>.sync is the service, tt.v1.to.<account>.wake the hint.
+const (
+	LocalSync = "hub.sync"
+	LocalWake = "hub.wake"
+)
+
+// Version is the protocol's version; the hub refuses another major one by name.
+const Version = 1
+
+// SyncRequest is everything an agent says. It states what is, not what changed, so that it is safe to repeat, lose,
+// delay and reorder: the hub ignores a counter that is not newer within the same incarnation.
+type SyncRequest struct {
+	Version     int                `msgpack:"v"`
+	Incarnation domain.Incarnation `msgpack:"inc"`     // drawn by each agent process
+	Counter     uint64             `msgpack:"n"`       // grows by one with each sync of the incarnation
+	Slots       []SlotReport       `msgpack:"slots"`   // all slots of the machine, by index
+	Stopping    bool               `msgpack:"stop"`    // the agent was asked to end: drain me
+	Head        []byte             `msgpack:"head"`    // newest signed head the agent keeps, may be empty
+	Renew       bool               `msgpack:"renew"`   // half of the credential's life is over
+	Build       string             `msgpack:"build"`   // version of the agent
+	Beat        Telemetry          `msgpack:"beat"`    // measured values for people and planners
+	Missing     []domain.Digest    `msgpack:"missing"` // wanted blobs (SyncReply.Wanted) the agent no longer has
+}
+
+// Telemetry is a machine's state as it measures itself.
+type Telemetry struct {
+	CPUs   int    `msgpack:"cpus"`
+	Memory uint64 `msgpack:"mem"` // bytes of the agent process
+	OS     string `msgpack:"os"`
+	Arch   string `msgpack:"arch"`
+}
+
+// Phase is what a slot is doing.
+type Phase string
+
+// The phases of a slot.
+const (
+	PhaseIdle      Phase = "idle"
+	PhasePreparing Phase = "preparing" // fetching data and base, opening the trainer
+	PhaseReady     Phase = "ready"     // waiting for a claim
+	PhaseTraining  Phase = "training"
+	PhaseUploading Phase = "uploading" // making or sending a delta
+	PhaseOffered   Phase = "offered"   // the delta is in the store, waiting for the hub's word
+	PhaseInit      Phase = "init"
+	PhaseEvaluate  Phase = "evaluate"
+)
+
+// SlotReport is what one slot holds and has done.
+type SlotReport struct {
+	Index  int          `msgpack:"i"`
+	Run    domain.RunID `msgpack:"run"`   // empty when the slot holds no lease
+	Epoch  domain.Epoch `msgpack:"epoch"` // the lease held
+	Phase  Phase        `msgpack:"phase"`
+	Number int          `msgpack:"num"` // contribution under way: its chunks are in Trained
+	// Trained lists, in training order, the chunks in the slot's local weights since its last contribution.
+	Trained []TrainedChunk `msgpack:"trained"`
+	// Progress grows whenever anything moves: optimizer steps plus bytes moved. The hub renews on growth only.
+	Progress uint64   `msgpack:"prog"`
+	Offer    *Offer   `msgpack:"offer"`  // the finished delta of contribution Number
+	Init     *Init    `msgpack:"init"`   // result of an init unit
+	Eval     *Eval    `msgpack:"eval"`   // result of an evaluate unit
+	Error    string   `msgpack:"error"`  // the trainer's failure under this lease; the slot has stopped
+	Loss     *float64 `msgpack:"loss"`   // running training loss, nil when unknown
+	Speed    float64  `msgpack:"speed"`  // samples per second while training, measured by the agent, 0 when unknown
+	Upload   float64  `msgpack:"upload"` // seconds the last delta took to make and send, 0 when unknown
+}
+
+// TrainedChunk is one chunk in local weights.
+type TrainedChunk struct {
+	Chunk   domain.ChunkID `msgpack:"c"`
+	Steps   int            `msgpack:"s"`
+	Seconds float64        `msgpack:"t"` // on the agent's clock
+	Loss    float64        `msgpack:"l"`
+}
+
+// Offer is a delta whose parts and manifest are stored.
+type Offer struct {
+	Chunks     []domain.ChunkID `msgpack:"chunks"` // training order
+	Boundaries []int            `msgpack:"bounds"` // prefix lengths whose weights are still held
+	Steps      int              `msgpack:"steps"`
+	Blob       domain.Digest    `msgpack:"blob"`
+	Codec      run.Codec        `msgpack:"codec"`
+}
+
+// Init is the result of an init unit.
+type Init struct {
+	Base   domain.Digest `msgpack:"base"`
+	Layout domain.Digest `msgpack:"layout"`
+	Params int64         `msgpack:"params"`
+}
+
+// Eval is the result of an evaluate unit.
+type Eval struct {
+	Samples  int     `msgpack:"samples"`
+	Accuracy float64 `msgpack:"acc"`
+	Loss     float64 `msgpack:"loss"`
+}
+
+// SyncReply is the hub's word: what every slot of the machine should be doing.
+type SyncReply struct {
+	Slots      []SlotDesire    `msgpack:"slots"`    // every slot of the machine, by index
+	Interval   float64         `msgpack:"interval"` // seconds until the next sync if nothing happens
+	Lease      float64         `msgpack:"lease"`    // L in seconds
+	Time       int64           `msgpack:"time"`     // hub's clock, unix milliseconds, for people only
+	Stop       bool            `msgpack:"stop"`     // drained: the agent may end
+	Head       []byte          `msgpack:"head"`     // newest signed head
+	Credential string          `msgpack:"cred"`     // fresh user JWT, when asked or due
+	Wanted     []domain.Digest `msgpack:"wanted"`   // blobs the hub cannot read and asks for again
+	Merged     []MergedRound   `msgpack:"merged"`   // per run the machine works for: deltas up to this round may go
+	Error      *Error          `msgpack:"error"`    // the hub cannot serve: keep computing, ask again
+}
+
+// MergedRound says up to which round a run's deltas are in the log.
+type MergedRound struct {
+	Run   domain.RunID `msgpack:"run"`
+	Round int          `msgpack:"round"`
+}
+
+// SlotDesire is what one slot should do. An empty Run means: hold nothing.
+type SlotDesire struct {
+	Index  int              `msgpack:"i"`
+	Run    domain.RunID     `msgpack:"run"`
+	Epoch  domain.Epoch     `msgpack:"epoch"`
+	Unit   run.Unit         `msgpack:"unit"`
+	Round  int              `msgpack:"round"`
+	Job    *Job             `msgpack:"job"`    // set whenever the agent did not report this epoch as held
+	Base   domain.Digest    `msgpack:"base"`   // weights to start from; for evaluate, the model
+	Number int              `msgpack:"num"`    // present contribution; a higher one than held: reset to Base
+	Claims []domain.ChunkID `msgpack:"claims"` // all chunks of this contribution, trained ones first
+	// Contribute: train no further chunk, finish the one under way, offer what is trained.
+	Contribute bool `msgpack:"contribute"`
+	// Cut: keep this many chunks in training order and offer their delta; nil when there is none.
+	Cut *int `msgpack:"cut"`
+	// Accepted: the init or evaluation result is in the log, or the error is; the slot may forget it.
+	Done bool `msgpack:"done"`
+}
+
+// Job is what a trainer needs to know of its run.
+type Job struct {
+	Spec   run.Spec      `msgpack:"spec"`
+	Data   run.Dataset   `msgpack:"data"`
+	Layout domain.Digest `msgpack:"layout"` // empty for init
+}
+
+// Error is a refusal that crosses the wire and keeps its kind.
+type Error struct {
+	Kind domain.Kind `msgpack:"kind"`
+	Why  string      `msgpack:"why"`
+	Next string      `msgpack:"next"`
+}

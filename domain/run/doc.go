@@ -1,0 +1,56 @@
+// Package run is the run: its specification, chunks, rounds, leases, steals, contributions and ledger, as one
+// event-sourced aggregate. Decide refuses or returns facts; Evolve applies a fact and cannot fail. It never schedules
+// (domain/plan proposes, Decide disposes), never measures time and never touches bytes of weights.
+//
+// # Life of a run
+//
+//	submitted ──init unit──▶ training ──last chunk merged──▶ evaluating ──▶ completed
+//	    │                      │  ▲
+//	    │                      ▼  │ pause / resume
+//	    └──▶ failed, cancelled ◀──┘
+//
+// # Life of a chunk
+//
+//	queued ──claim──▶ claimed ──report──▶ trained ──accept──▶ contributed ──merge──▶ merged
+//	  ▲  ▲              │                    │                     │
+//	  │  └──────────────┴─ lease lost, cut, returned ─┘            │
+//	  └───────────────────── contribution revoked ─────────────────┘
+//
+// A queued chunk is either in the round's pool (nobody's) or in one slot's shard. Steals move chunks from the tail of
+// one shard to another; claimed chunks are never stolen. "Trained" is volatile: the weights that hold it live on one
+// slot until they are contributed. The ledger counts on acceptance, so that at the end samples counted = epochs × N.
+//
+// # Who may cause what
+//
+//	operator   Submit, Pause, Resume, Cancel
+//	agent      ReportTrained, OfferContribution, Initialise, RecordEvaluation, FailTask (all carry the lease's epoch)
+//	plan       GrantLease, AssignShard, ReturnShard, Steal, Claim, RequestContribution, OpenRound
+//	hub timer  ExpireLease, ReleaseLease, ExtendRound, CloseRound
+//	hub worker RecordMerge, RevokeContribution
+//
+// # Rules
+//
+//  1. One slot holds at most one lease of a run. Its epoch is the log sequence of its grant; a command with another
+//     epoch is fenced.
+//  2. A train lease is for (run, round, slot). A slot may contribute several times in a round; contribution numbers
+//     count up per (round, slot) over all its leases in that round. After each contribution the slot starts again from
+//     the round's base.
+//  3. A contribution is all or nothing. One that names a chunk the lease does not hold uncounted is cut to the longest
+//     prefix, in the slot's training order, that it does hold, at a boundary the agent reports; the same event returns
+//     every held chunk behind the cut to the pool. An empty prefix returns all.
+//  4. Claimed chunks that an accepted contribution leaves out go back to the pool in the same event.
+//  5. A lease that ends (expired, released, round closed, cancelled) returns all it holds to the pool, claimed and
+//     trained alike, and its shard too.
+//  6. B, the chunks of a planned round, is fixed by the first round. Missing chunks are carried on top of the next
+//     round's B; after the last planned round they form extra rounds.
+//  7. A round is complete when all its chunks are counted. At its deadline it closes with at least half of its chunks
+//     counted; below that the deadline doubles and the run shows stalled.
+//  8. The gates of a contribution (facts measured by the hub's worker, judged here): readable, right base, names,
+//     shapes and dtypes, finite, and from the fourth merge on norm/√steps at most NormGate times the moving average.
+//     A refusal returns the chunks. If the norm gate refuses every slot of a round, the run pauses with the reason.
+//  9. Evaluation never blocks a round. After MaxEvaluationFailures the run completes "not evaluated".
+//  10. Task errors count: MaxTaskFailures on one unit end the run with the reason. Losses of machines do not count.
+//
+// The late delta and the speculative copy (design section 5) have their place between contributed and queued: an
+// offer whose epoch is old is refused as fenced today, and its chunks are already back in the pool.
+package run

@@ -1,0 +1,98 @@
+package run
+
+import (
+	"tensorturn/domain"
+)
+
+// Mode is how the machines of a run work together.
+type Mode string
+
+// ModeFused averages weights now and then into one model.
+const ModeFused Mode = "fused"
+
+// Codec names how a delta is written. It is the tag in contributions and blobs.
+type Codec string
+
+// The delta codecs (design section 5).
+const (
+	CodecFP32 Codec = "fp32" // local weights, exact
+	CodecE3M0 Codec = "e3m0" // 4-bit, block 256 with an fp32 scale: 4.125 bits a parameter
+)
+
+// Spec is what a run's owner asks for. The same names stand in YAML, JSON and the log. Zero fields take the defaults
+// of Resolve; a resolved spec has every default in force written out.
+type Spec struct {
+	Name      string    `yaml:"name" json:"name" msgpack:"name"`
+	Mode      Mode      `yaml:"mode" json:"mode" msgpack:"mode"`
+	Seed      uint64    `yaml:"seed" json:"seed" msgpack:"seed"`
+	Data      Data      `yaml:"data" json:"data" msgpack:"data"`
+	Trainer   string    `yaml:"trainer" json:"trainer" msgpack:"trainer"` // "builtin"
+	Model     Model     `yaml:"model" json:"model" msgpack:"model"`
+	Optimizer Optimizer `yaml:"optimizer" json:"optimizer" msgpack:"optimizer"`
+	Schedule  Schedule  `yaml:"schedule" json:"schedule" msgpack:"schedule"`
+	Batch     int       `yaml:"batch" json:"batch" msgpack:"batch"`    // samples per optimizer step
+	Epochs    int       `yaml:"epochs" json:"epochs" msgpack:"epochs"` // passes over the training part
+	Chunk     int       `yaml:"chunk" json:"chunk" msgpack:"chunk"`    // samples per chunk, a multiple of batch
+	Round     Round     `yaml:"round" json:"round" msgpack:"round"`
+	Outer     Outer     `yaml:"outer" json:"outer" msgpack:"outer"`
+	Codec     Codec     `yaml:"codec" json:"codec" msgpack:"codec"`
+	// MaxChunksPerContribution limits how many chunks one delta may hold; 0 is unlimited.
+	MaxChunksPerContribution int `yaml:"max_chunks_per_contribution" json:"max_chunks_per_contribution" msgpack:"max_chunks"`
+	// EvaluateEvery is the number of rounds between evaluations; 0 evaluates the final model only.
+	EvaluateEvery int `yaml:"evaluate_every" json:"evaluate_every" msgpack:"evaluate_every"`
+	// KeepEvery keeps base and momentum of every k-th round and of the last three; 1 keeps all.
+	KeepEvery int `yaml:"keep_every" json:"keep_every" msgpack:"keep_every"`
+}
+
+// Data says where the samples are and what they are.
+type Data struct {
+	Path    string  `yaml:"path" json:"path" msgpack:"path"`          // the file as the owner named it, for people
+	Label   string  `yaml:"label" json:"label" msgpack:"label"`       // column name, or "last"
+	Holdout float64 `yaml:"holdout" json:"holdout" msgpack:"holdout"` // fraction held out, stratified, seeded
+}
+
+// Model describes a built-in model.
+type Model struct {
+	Kind   string `yaml:"kind" json:"kind" msgpack:"kind"`       // "mlp"
+	Hidden []int  `yaml:"hidden" json:"hidden" msgpack:"hidden"` // widths of the hidden layers
+}
+
+// Optimizer is the inner optimizer; its state stays on the slot.
+type Optimizer struct {
+	Kind        string  `yaml:"kind" json:"kind" msgpack:"kind"` // "adamw" or "sgd"
+	LR          float64 `yaml:"lr" json:"lr" msgpack:"lr"`       // peak learning rate
+	Beta1       float64 `yaml:"beta1" json:"beta1" msgpack:"beta1"`
+	Beta2       float64 `yaml:"beta2" json:"beta2" msgpack:"beta2"`
+	WeightDecay float64 `yaml:"weight_decay" json:"weight_decay" msgpack:"weight_decay"`
+	Clip        float64 `yaml:"clip" json:"clip" msgpack:"clip"` // global gradient norm; negative switches it off
+}
+
+// Schedule is the inner learning rate over the run's sample clock.
+type Schedule struct {
+	Kind   string  `yaml:"kind" json:"kind" msgpack:"kind"`       // "cosine" or "constant"
+	Warmup float64 `yaml:"warmup" json:"warmup" msgpack:"warmup"` // fraction of the run
+	Floor  float64 `yaml:"floor" json:"floor" msgpack:"floor"`    // fraction of the peak at the end
+}
+
+// Round sizes the rounds.
+type Round struct {
+	Chunks   int     `yaml:"chunks" json:"chunks" msgpack:"chunks"`                               // B: chunks of a planned round
+	Deadline float64 `yaml:"deadline_seconds" json:"deadline_seconds" msgpack:"deadline_seconds"` // 0: 4 × the expected time
+}
+
+// Outer is the outer Nesterov step. Nil fields choose by planned rounds: 0.7, 0.9 above 400; 0.7, 0.7 from 40 to 400;
+// 1.0, 0.5 below 40 (design section 5).
+type Outer struct {
+	LR       *float64 `yaml:"lr" json:"lr,omitempty" msgpack:"lr"`
+	Momentum *float64 `yaml:"momentum" json:"momentum,omitempty" msgpack:"momentum"`
+}
+
+// Dataset is what packing found: facts, not wishes.
+type Dataset struct {
+	Blob     domain.Digest `json:"blob" msgpack:"blob"`         // the packed data set
+	Samples  int           `json:"samples" msgpack:"samples"`   // N: rows of the training part
+	Heldout  int           `json:"heldout" msgpack:"heldout"`   // rows held out
+	Features int           `json:"features" msgpack:"features"` // columns without the label
+	Classes  int           `json:"classes" msgpack:"classes"`   // distinct labels
+	Block    int           `json:"block" msgpack:"block"`       // samples of one shuffle block: what one blob part holds
+}

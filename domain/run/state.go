@@ -1,0 +1,138 @@
+package run
+
+import (
+	"tensorturn/domain"
+)
+
+// Limits of a run.
+const (
+	MaxChunks             = 1 << 20 // chunks over all epochs; the state holds 24 bytes for each
+	MaxRoundChunks        = 1 << 15 // chunks of one round; a RoundOpened event must stay below domain.MaxEventBytes
+	MaxTaskFailures       = 3       // task errors of one unit before the run fails
+	MaxEvaluationFailures = 3       // after these the run completes "not evaluated"
+	MaxRefusals           = 3       // refusals in a row that quarantine a machine
+	NormGate              = 10.0    // norm/√steps may be at most this times the moving average
+	NormGateFrom          = 3       // merges before the norm gate is in force: it judges from the fourth on
+)
+
+// Phase is where a run stands.
+type Phase string
+
+// The phases.
+const (
+	PhaseSubmitted  Phase = "submitted"  // waits for its first base
+	PhaseTraining   Phase = "training"   // rounds
+	PhaseEvaluating Phase = "evaluating" // all chunks merged, final evaluation pending
+	PhaseCompleted  Phase = "completed"
+	PhaseFailed     Phase = "failed"
+	PhaseCancelled  Phase = "cancelled"
+)
+
+// Ended reports whether the phase is final.
+func (p Phase) Ended() bool {
+	return p == PhaseCompleted || p == PhaseFailed || p == PhaseCancelled
+}
+
+// ChunkStatus is where a chunk stands.
+type ChunkStatus uint8
+
+// The chunk states, in the order of a chunk's life.
+const (
+	StatusUnplanned   ChunkStatus = iota // no round owns it yet, or it is carried to the next
+	StatusQueued                         // in the round's pool or in a shard
+	StatusClaimed                        // in a lease, not reported
+	StatusTrained                        // in a lease's local weights
+	StatusContributed                    // counted, its delta is accepted
+	StatusMerged                         // counted, its delta is in the model
+)
+
+// Chunk is the state of one chunk.
+type Chunk struct {
+	Status ChunkStatus
+	Slot   domain.SlotID // of the shard, lease or contribution that holds it; empty in the pool
+}
+
+// State is everything a run's decisions need. Evolve owns it: it is changed in place and must not be shared.
+type State struct {
+	ID    domain.RunID
+	Seq   uint64 // sequence of the last event applied
+	Phase Phase
+	// Paused is the reason of a pause, empty when the run is not paused.
+	Paused string
+	Reason string // why it failed or was cancelled
+	Spec   Spec
+	Data   Dataset
+
+	Base     domain.Digest // present base weights, empty before Initialised
+	Momentum domain.Digest // outer momentum, empty before the first merge
+	Layout   domain.Digest
+	Params   int64
+
+	Chunks    []Chunk // all epochs × chunks per epoch
+	NextChunk int     // first chunk no round has owned
+	Carried   []domain.ChunkID
+	Budget    int // B, fixed by the first round; 0 before
+	Merged    int // rounds merged
+	Open      *OpenRoundState
+	Leases    map[domain.SlotID]*Lease
+
+	Counted     int64       // samples counted by the ledger
+	NormAverage float64     // moving average of norm/√steps over accepted contributions
+	Evaluation  *Evaluation // wanted or under way, nil when none
+	Evaluations []Evaluated // results, newest last, at most MaxEvaluationsKept
+	InitFails   int
+	TaskFails   map[domain.SlotID]int          // task errors in a row, by slot
+	Refusals    map[domain.MachineID]int       // refused contributions in a row
+	FencedAt    map[domain.SlotID]domain.Epoch // newest epoch refused as fenced, so that it is recorded once
+}
+
+// MaxEvaluationsKept bounds the list in the state; the log holds all.
+const MaxEvaluationsKept = 64
+
+// OpenRoundState is the round under way, from RoundOpened to RoundMerged.
+type OpenRoundState struct {
+	Number        int // from 1
+	Base          domain.Digest
+	Chunks        []domain.ChunkID
+	Pool          []domain.ChunkID                   // queued, nobody's
+	Shards        map[domain.SlotID][]domain.ChunkID // queued, by slot
+	Contributions []Contribution                     // accepted, in order of acceptance
+	Numbers       map[domain.SlotID]int              // contributions decided so far, accepted or refused
+	Counted       int                                // chunks contributed
+	Eta, Mu       float64
+	Deadline      float64 // seconds from opening, doubled by each extension
+	Stalled       bool
+	Closed        bool                   // waits for its merge
+	NormRefused   map[domain.SlotID]bool // slots the norm gate refused in this round
+}
+
+// Contribution is an accepted delta.
+type Contribution struct {
+	Slot    domain.SlotID
+	Number  int
+	Chunks  []domain.ChunkID
+	Samples int64
+	Steps   int
+	Blob    domain.Digest
+	Codec   Codec
+}
+
+// Lease is a unit bound to a slot.
+type Lease struct {
+	Slot       domain.SlotID
+	Epoch      domain.Epoch
+	Unit       Unit
+	Round      int
+	Claimed    []domain.ChunkID // claimed, not reported, in claim order
+	Trained    []domain.ChunkID // reported since the last contribution, in training order
+	Contribute string           // reason of the request, empty when none
+	Cut        *int             // chunks to keep, after a cut
+}
+
+// Evaluation is a wanted measurement of a model.
+type Evaluation struct {
+	Round    int // merged rounds at the time; the model is that round's
+	Model    domain.Digest
+	Final    bool
+	Failures int
+}
