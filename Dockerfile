@@ -1,0 +1,3 @@
+FROM scratch
+COPY tensorturn /tensorturn
+ENTRYPOINT ["/tensorturn"]

@@ -1,0 +1,41 @@
+# tensorturn: two commands need nothing but Go (and a C compiler for the race detector): make demo, make test.
+SHELL := /bin/bash
+GO ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+SEEDS ?= 100
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test check sim bench exactness image clean
+
+help: ## print this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: ## build bin/tensorturn, one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/tensorturn ./cmd/tensorturn
+
+demo: build ## a hub and three agents on this machine train the digits data, one is killed on the way
+	bin/tensorturn demo
+
+check: ## formatting and vet
+	@out=$$(gofmt -l cmd domain projections agent broker test); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
+	$(GO) vet ./...
+
+test: check ## every test, with the race detector
+	$(GO) test -race -timeout 8m ./...
+
+sim: ## simulate SEEDS=100 worlds, or one with its trace: make sim SEED=7
+	$(GO) test ./test/sim -count=1 -run 'TestSeeds|TestSeed$$' -args -seeds=$(SEEDS) $(if $(SEED),-seed=$(SEED) -trace)
+
+bench: build ## speeds, ratios and memory, with the machine named
+	$(GO) run ./test/bench
+
+exactness: ## golden merge vectors under GOAMD64=v1 and v3
+	GOAMD64=v1 $(GO) test -count=1 ./domain/merge/
+	GOAMD64=v3 $(GO) test -count=1 ./domain/merge/
+
+image: build ## container image FROM scratch with the built binary
+	docker build -t tensorturn:$(VERSION) -f Dockerfile bin
+
+clean: ## remove what was built
+	rm -rf bin .cache

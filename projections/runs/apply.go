@@ -1,0 +1,113 @@
+package runs
+
+import (
+	"tensorturn/domain/event"
+	"tensorturn/domain/run"
+)
+
+// apply folds one event of a known run. Events that change nothing here are left out on purpose.
+func (v *View) apply(r *Run, e event.Envelope) {
+	switch d := e.Data.(type) {
+	case *run.Initialised:
+		r.Model, r.Params, r.Phase = d.Base, d.Params, run.PhaseTraining
+	case *run.Paused:
+		r.Paused = d.Reason
+	case *run.Resumed:
+		r.Paused = ""
+	case *run.Cancelled:
+		end(r, e, run.PhaseCancelled, d.Reason)
+	case *run.Failed:
+		end(r, e, run.PhaseFailed, d.Reason)
+	case *run.Completed:
+		end(r, e, run.PhaseCompleted, "")
+		r.Model, r.Evaluated = d.Model, d.Evaluated
+	case *run.LeaseGranted:
+		v.slot(r, d.Slot).Lease = d.Unit
+	case *run.LeaseReleased:
+		v.slot(r, d.Slot).Lease = ""
+		r.Rounds.Trained -= len(d.Returned)
+	case *run.LeaseExpired:
+		s := v.slot(r, d.Slot)
+		s.Lease = ""
+		s.Expired++
+		s.Requeued += len(d.Requeued)
+		r.Totals.Expired++
+		r.Totals.Requeued += len(d.Requeued)
+	case *run.TaskFailed:
+		v.slot(r, d.Slot).Lease = ""
+		r.Totals.TaskFails++
+	default:
+		v.applyRound(r, e)
+		v.applyContribution(r, e)
+	}
+}
+
+func end(r *Run, e event.Envelope, p run.Phase, reason string) {
+	r.Phase, r.Reason = p, reason
+	at := e.Time
+	r.Ended = &at
+	r.Rounds.Open = 0
+	for _, s := range r.Slots {
+		s.Lease = ""
+	}
+}
+
+func (v *View) applyRound(r *Run, e event.Envelope) {
+	switch d := e.Data.(type) {
+	case *run.RoundOpened:
+		r.Rounds.Open, r.Rounds.Chunks, r.Rounds.Counted, r.Rounds.Trained = d.Round, len(d.Chunks), 0, 0
+		r.Rounds.Eta, r.Rounds.Mu, r.Rounds.Stalled = d.Eta, d.Mu, false
+		r.Rounds.Planned = max(r.Rounds.Planned, d.Round)
+	case *run.RoundExtended:
+		r.Rounds.Stalled = true
+	case *run.RoundMerged:
+		r.Model, r.Rounds.Merged, r.Rounds.Open = d.NextBase, d.Round, 0
+		if r.Rounds.Merged >= r.Rounds.Planned && r.Ledger.Counted == r.Ledger.Expected {
+			r.Phase = run.PhaseEvaluating
+		}
+	case *run.Evaluated:
+		v.slot(r, d.Slot).Lease = ""
+		r.Evaluations = append(r.Evaluations, *d)
+		if n := len(r.Evaluations); n > MaxEvaluations {
+			r.Evaluations = r.Evaluations[n-MaxEvaluations:]
+		}
+	case *run.EvaluationFailed:
+		v.slot(r, d.Slot).Lease = ""
+	}
+}
+
+func (v *View) applyContribution(r *Run, e event.Envelope) {
+	switch d := e.Data.(type) {
+	case *run.ChunksStolen:
+		v.slot(r, d.To).Stole += len(d.Chunks)
+		v.slot(r, d.From).Lost += len(d.Chunks)
+		r.Totals.Steals++
+		r.Totals.Stolen += len(d.Chunks)
+	case *run.ChunkTrained:
+		s := v.slot(r, d.Slot)
+		s.Chunks++
+		s.Seconds += d.Seconds
+		r.Rounds.Trained++
+		if r.Loss == 0 {
+			r.Loss = d.Loss
+		}
+		r.Loss += lossHalf * (d.Loss - r.Loss)
+	case *run.ContributionAccepted:
+		s := v.slot(r, d.Slot)
+		s.Contributions++
+		s.Samples += d.Samples
+		r.Totals.Uploaded++
+		r.Ledger.Counted += d.Samples
+		r.Rounds.Counted += len(d.Chunks)
+	case *run.ContributionRefused:
+		v.slot(r, d.Slot).Refused++
+		r.Totals.Refused++
+	case *run.ContributionCut:
+		r.Totals.Cut++
+	case *run.ContributionRevoked:
+		v.slot(r, d.Slot).Samples -= d.Samples
+		r.Totals.Revoked++
+		r.Ledger.Counted -= d.Samples
+		r.Rounds.Counted -= len(d.Returned)
+	}
+}
