@@ -1,0 +1,40 @@
+package plan
+
+import (
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+)
+
+// Slot is one unit of compute as the hub sees it at this moment. Speeds, uploads and busy times are the hub's memory,
+// never facts: a decision that used one says so in its reason.
+type Slot struct {
+	ID          domain.SlotID
+	Usable      bool    // online, neither draining nor quarantined: may be given work
+	Suspect     bool    // silent for L/8: its unclaimed chunks move
+	Draining    bool    // contributes what it has trained and leaves
+	Quarantined bool    // three refused contributions in a row: what it holds goes to others
+	Speed       float64 // samples per second while it trains, 0 when unknown
+	Upload      float64 // seconds its last delta took to make and send, 0 when unknown
+	Busy        float64 // seconds since it began the chunk under way, 0 when it trains none
+	Free        bool    // holds no lease of any run
+}
+
+// Snapshot is everything a plan may look at. Plan reads the runs and never changes them.
+type Snapshot struct {
+	Slots    []Slot       // every slot of the pool, ordered by id
+	Runs     []*run.State // by submission: the first is served first
+	Timing   domain.Timing
+	RoundAge map[domain.RunID]float64 // seconds since the open round was opened, on the hub's clock
+}
+
+// Action is one proposal: a command for one run, to be decided by run.Decide.
+type Action struct {
+	Run     domain.RunID
+	Command run.Command
+}
+
+// Next proposes what to do now, in the order in which it must be decided. The caller applies the actions and asks again
+// until there are none; a few calls settle a snapshot. An action that run.Decide refuses is a defect of this package.
+func Next(s Snapshot) []Action {
+	return nil
+}
