@@ -1,0 +1,233 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+)
+
+// checkRequest judges what the shape of the bytes cannot show.
+func checkRequest(r *SyncRequest) error {
+	c := &checker{op: "decode sync request"}
+	c.id("incarnation", string(r.Incarnation), false)
+	c.atMost("slots", len(r.Slots), domain.MaxSlotsPerMachine)
+	c.atMost("head bytes", len(r.Head), MaxHeadBytes)
+	c.text("build", r.Build)
+	c.text("os", r.Beat.OS)
+	c.text("arch", r.Beat.Arch)
+	c.count("cpus", r.Beat.CPUs)
+	c.digests("missing", r.Missing, MaxWanted)
+	for i := range r.Slots {
+		if c.err != nil {
+			break
+		}
+		c.slot(i, r.Slots[i].Index)
+		c.report(&r.Slots[i])
+	}
+	return c.result()
+}
+
+func (c *checker) report(s *SlotReport) {
+	c.id("run", string(s.Run), true)
+	c.require((s.Run == "") == (s.Epoch == 0), "run and epoch must both be set or both be empty")
+	c.require(knownPhase(s.Phase), "phase %q is not known", domain.Clip(string(s.Phase), 40))
+	c.count("number", s.Number)
+	c.text("error", s.Error)
+	c.measure("speed", s.Speed)
+	c.measure("upload", s.Upload)
+	if s.Loss != nil {
+		c.finite("loss", *s.Loss)
+	}
+	c.atMost("trained chunks", len(s.Trained), MaxSlotChunks)
+	for _, t := range s.Trained {
+		c.chunk(t.Chunk)
+		c.count("steps", t.Steps)
+		c.measure("seconds", t.Seconds)
+		c.finite("loss", t.Loss)
+	}
+	c.offer(s.Offer)
+	if s.Init != nil {
+		c.digest("init base", s.Init.Base, false)
+		c.digest("init layout", s.Init.Layout, false)
+		c.require(s.Init.Params >= 0, "init params is negative")
+	}
+	if s.Eval != nil {
+		c.count("evaluated samples", s.Eval.Samples)
+		c.measure("accuracy", s.Eval.Accuracy)
+		c.finite("evaluation loss", s.Eval.Loss)
+	}
+}
+
+func (c *checker) offer(o *Offer) {
+	if o == nil {
+		return
+	}
+	c.atMost("offered chunks", len(o.Chunks), MaxSlotChunks)
+	c.atMost("boundaries", len(o.Boundaries), MaxBoundaries)
+	for _, k := range o.Chunks {
+		c.chunk(k)
+	}
+	before := 0
+	for _, k := range o.Boundaries {
+		c.require(k > before && k <= len(o.Chunks), "boundaries must ascend from 1 to the number of offered chunks")
+		before = k
+	}
+	c.count("steps", o.Steps)
+	c.digest("offered blob", o.Blob, false)
+	c.codec(o.Codec)
+}
+
+func checkReply(r *SyncReply) error {
+	c := &checker{op: "decode sync reply"}
+	c.atMost("slots", len(r.Slots), domain.MaxSlotsPerMachine)
+	c.measure("interval", r.Interval)
+	c.measure("lease", r.Lease)
+	c.require(r.Interval <= MaxInterval, "interval is beyond an hour")
+	c.require(r.Lease <= domain.MaxLease.Seconds(), "lease is beyond an hour")
+	c.atMost("head bytes", len(r.Head), MaxHeadBytes)
+	c.atMost("credential bytes", len(r.Credential), MaxCredential)
+	c.digests("wanted", r.Wanted, MaxWanted)
+	c.atMost("merged runs", len(r.Merged), MaxMergedRuns)
+	for _, m := range r.Merged {
+		c.id("merged run", string(m.Run), false)
+		c.count("merged round", m.Round)
+	}
+	if r.Error != nil {
+		c.text("error", r.Error.Why)
+		c.text("hint", r.Error.Next)
+		c.text("error kind", string(r.Error.Kind))
+		c.require(r.Error.Kind != "", "error without a kind")
+	}
+	for i := range r.Slots {
+		if c.err != nil {
+			break
+		}
+		c.slot(i, r.Slots[i].Index)
+		c.desire(&r.Slots[i])
+	}
+	return c.result()
+}
+
+func (c *checker) desire(d *SlotDesire) {
+	c.id("run", string(d.Run), true)
+	c.require((d.Run == "") == (d.Epoch == 0), "run and epoch must both be set or both be empty")
+	if d.Run == "" {
+		return
+	}
+	switch d.Unit {
+	case run.UnitInit, run.UnitTrain, run.UnitEvaluate:
+	default:
+		c.require(false, "unit %q is not known", domain.Clip(string(d.Unit), 40))
+	}
+	c.count("round", d.Round)
+	c.count("number", d.Number)
+	c.digest("base", d.Base, d.Unit == run.UnitInit)
+	c.atMost("claims", len(d.Claims), MaxSlotChunks)
+	for _, k := range d.Claims {
+		c.chunk(k)
+	}
+	if d.Cut != nil {
+		c.require(*d.Cut >= 0 && *d.Cut <= MaxSlotChunks, "cut is out of range")
+	}
+	if d.Job != nil {
+		c.digest("data set", d.Job.Data.Blob, false)
+		c.digest("layout", d.Job.Layout, d.Unit == run.UnitInit)
+		c.count("samples", d.Job.Data.Samples)
+		c.count("held-out samples", d.Job.Data.Heldout)
+	}
+}
+
+// checker keeps the first complaint and where it was.
+type checker struct {
+	op       string
+	slotted  bool // within a slot
+	position int  // of the slot
+	err      *domain.Error
+}
+
+func (c *checker) result() error {
+	if c.err == nil {
+		return nil
+	}
+	return c.err
+}
+
+func (c *checker) require(ok bool, why string, args ...any) {
+	if ok || c.err != nil {
+		return
+	}
+	why = fmt.Sprintf(why, args...) // only now: lists have thousands of elements
+	if c.slotted {
+		why = fmt.Sprintf("slot %d: %s", c.position, why)
+	}
+	c.err = domain.Invalid(c.op, why, "")
+}
+
+// slot says that slots come complete and in order, so that a position is an index.
+func (c *checker) slot(position, index int) {
+	c.position, c.slotted = position, true
+	c.require(position == index, "it says index %d", index)
+}
+
+func (c *checker) id(what, s string, empty bool) {
+	if s == "" && empty {
+		return
+	}
+	c.require(domain.ValidID(s), "%s %q is not an id", what, domain.Clip(s, 80))
+}
+
+func (c *checker) digest(what string, d domain.Digest, empty bool) {
+	if d == "" && empty {
+		return
+	}
+	_, err := domain.ParseDigest(string(d))
+	c.require(err == nil, "%s is not a SHA-256", what)
+}
+
+func (c *checker) digests(what string, ds []domain.Digest, limit int) {
+	c.atMost(what, len(ds), limit)
+	for _, d := range ds {
+		c.digest(what, d, false)
+	}
+}
+
+func (c *checker) codec(codec run.Codec) {
+	c.require(codec == run.CodecFP32 || codec == run.CodecE3M0, "codec %q is not known", domain.Clip(string(codec), 40))
+}
+
+func (c *checker) chunk(k domain.ChunkID) {
+	if k < 0 || k >= run.MaxChunks {
+		c.require(false, "chunk %d is out of range", k)
+	}
+}
+
+func (c *checker) atMost(what string, n, limit int) {
+	c.require(n <= limit, "%d %s, at most %d", n, what, limit)
+}
+
+func (c *checker) text(what, s string) {
+	c.require(len(s) <= MaxText, "%s has %d bytes, at most %d", what, len(s), MaxText)
+}
+
+func (c *checker) count(what string, n int) { c.require(n >= 0, "%s is negative", what) }
+
+func (c *checker) finite(what string, x float64) {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		c.require(false, "%s is not finite", what)
+	}
+}
+
+func (c *checker) measure(what string, x float64) {
+	c.finite(what, x)
+	c.require(x >= 0, "%s is negative", what)
+}
+
+func knownPhase(p Phase) bool {
+	switch p {
+	case PhaseIdle, PhasePreparing, PhaseReady, PhaseTraining, PhaseUploading, PhaseOffered, PhaseInit, PhaseEvaluate:
+		return true
+	}
+	return false
+}
