@@ -1,0 +1,135 @@
+package identity
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+
+	"tensorturn/broker/wire"
+	"tensorturn/domain"
+)
+
+// Limits of one machine's account. They bound what a rogue holder of a valid credential costs the hub.
+const (
+	MachineConns = 4   // plain clients: an owner's look with the nats tool beside the agent
+	MachineLeafs = 2   // one, plus the overlap while a lost link is still being noticed
+	MachineSubs  = 256 // per connection; an agent needs two, a stock leaf one for each local subject
+)
+
+// Subjects of the service account, with the place of the machine's account in them. The account's public key in the
+// subject is the caller's identity: the server puts it there and no claim of another account can ask for it.
+const (
+	syncExport   = "tt.v1.from.*.sync"
+	wakeExport   = "tt.v1.to.*.wake"
+	accountToken = 4
+)
+
+// SyncSubject is where the hub hears the machine with this account.
+func SyncSubject(account string) string { return "tt.v1.from." + account + ".sync" }
+
+// WakeSubject is where the hub hints to the machine with this account.
+func WakeSubject(account string) string { return "tt.v1.to." + account + ".wake" }
+
+// SyncSubjects is what the hub's service subscribes to.
+const SyncSubjects = syncExport
+
+// AccountOfSync reads the caller out of a subject that SyncSubjects matched.
+func AccountOfSync(subject string) (account string, ok bool) {
+	const head, tail = len("tt.v1.from."), len(".sync")
+	if len(subject) <= head+tail {
+		return "", false
+	}
+	account = subject[head : len(subject)-tail]
+	return account, subject == SyncSubject(account) && nkeys.IsValidPublicAccountKey(account)
+}
+
+// Store bounds the hub account's JetStream, in bytes.
+type Store struct{ Disk, Memory int64 }
+
+// SystemAccount is the JWT of SYS.
+func (k *Keys) SystemAccount() (string, error) {
+	return k.encodeAccount("SYS", k.sys, func(*jwt.AccountClaims) {})
+}
+
+// HubAccount is the JWT of HUB, the only account with JetStream. Nobody outside the process has a user in it.
+func (k *Keys) HubAccount(s Store) (string, error) {
+	return k.encodeAccount("HUB", k.hub, func(c *jwt.AccountClaims) {
+		c.Limits.JetStreamLimits = jwt.JetStreamLimits{
+			DiskStorage: s.Disk, MemoryStorage: s.Memory,
+			Streams: jwt.NoLimit, Consumer: jwt.NoLimit, MaxAckPending: jwt.NoLimit,
+		}
+	})
+}
+
+// ServiceAccount is the JWT of SVC, where the hub answers machines. It has no JetStream, so a reply that an attacker
+// aims at somebody's acknowledgement ends there.
+func (k *Keys) ServiceAccount() (string, error) {
+	return k.encodeAccount("SVC", k.svc, func(c *jwt.AccountClaims) {
+		c.Limits.Exports, c.Limits.WildcardExports = 2, true
+		c.Exports.Add(
+			&jwt.Export{Name: "sync", Subject: syncExport, Type: jwt.Service, AccountTokenPosition: accountToken},
+			&jwt.Export{Name: "wake", Subject: wakeExport, Type: jwt.Stream, AccountTokenPosition: accountToken},
+		)
+	})
+}
+
+// MachineAccount is the JWT of one machine's account: it imports the hub's two subjects and holds nothing else.
+func (k *Keys) MachineAccount(m Machine) (string, error) {
+	svc := public(k.svc)
+	return k.encodeAccount(string(m.ID), m.account, func(c *jwt.AccountClaims) {
+		c.Imports.Add(
+			&jwt.Import{Name: "sync", Account: svc, Type: jwt.Service,
+				Subject: jwt.Subject(SyncSubject(m.Account)), LocalSubject: wire.LocalSync},
+			&jwt.Import{Name: "wake", Account: svc, Type: jwt.Stream,
+				Subject: jwt.Subject(WakeSubject(m.Account)), LocalSubject: wire.LocalWake},
+		)
+		c.Limits.Imports = 2
+		c.Limits.Conn, c.Limits.LeafNodeConn = MachineConns, MachineLeafs
+		c.Limits.Subs, c.Limits.Payload = MachineSubs, domain.MaxMessageBytes
+	})
+}
+
+// RevokedAccount is the JWT that ends a machine for ever: every credential issued up to now is dead, no new connection
+// is let in, and the imports are gone.
+func (k *Keys) RevokedAccount(m Machine, now time.Time) (string, error) {
+	return k.encodeAccount(string(m.ID), m.account, func(c *jwt.AccountClaims) {
+		c.RevokeAt(jwt.All, now)
+	})
+}
+
+// encodeAccount starts from an account that may hold nothing and lets fill open what it needs.
+func (k *Keys) encodeAccount(name string, kp nkeys.KeyPair, fill func(*jwt.AccountClaims)) (string, error) {
+	c := jwt.NewAccountClaims(public(kp))
+	c.Name = name
+	c.Limits.AccountLimits = jwt.AccountLimits{DisallowBearer: true}
+	c.Limits.Subs, c.Limits.Payload, c.Limits.Data = jwt.NoLimit, jwt.NoLimit, jwt.NoLimit
+	if kp == k.sys || kp == k.hub || kp == k.svc {
+		c.Limits.Conn = jwt.NoLimit // in-process users only: see InProcess
+	}
+	fill(c)
+	tok, err := c.Encode(k.operator)
+	if err != nil {
+		return "", fmt.Errorf("encode account %s: %w", name, err)
+	}
+	return tok, nil
+}
+
+// OperatorJWT is the self-signed root that nats-server trusts.
+func (k *Keys) OperatorJWT() (string, error) {
+	c := jwt.NewOperatorClaims(public(k.operator))
+	c.Name, c.SystemAccount = "tensorturn", public(k.sys)
+	tok, err := c.Encode(k.operator)
+	if err != nil {
+		return "", fmt.Errorf("encode operator: %w", err)
+	}
+	return tok, nil
+}
+
+// public cannot fail for a key pair made from a seed.
+func public(kp nkeys.KeyPair) string {
+	p, err := kp.PublicKey()
+	domain.Assert(err == nil, "a seed has a public key")
+	return p
+}

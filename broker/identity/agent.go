@@ -1,0 +1,116 @@
+package identity
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+
+	"github.com/nats-io/nkeys"
+
+	"tensorturn/domain"
+)
+
+// AgentKeys is what a machine keeps about itself and its hub. The nkey is made here and its seed never leaves the
+// machine. All of it is one file of mode 0600, replaced in one step, so that a crash never leaves half a renewal.
+type AgentKeys struct {
+	Hub        string           // https URL of the hub
+	Machine    domain.MachineID // empty until enrolled
+	Credential string           // user JWT
+	CA         []byte           // PEM: the only root this machine trusts for the hub
+	HeadKey    []byte           // the hub's Ed25519 public key for signed heads, 32 bytes
+	user       nkeys.KeyPair
+}
+
+// agentFile is the file's form.
+type agentFile struct {
+	Version    int              `json:"version"`
+	Hub        string           `json:"hub"`
+	Machine    domain.MachineID `json:"machine,omitempty"`
+	Seed       string           `json:"seed"`
+	Credential string           `json:"credential,omitempty"`
+	CA         string           `json:"ca,omitempty"`
+	HeadKey    []byte           `json:"head_key,omitempty"`
+}
+
+const agentFileVersion = 1
+
+// NewAgentKeys draws a machine's key. Save it before enrolling: when the hub's answer is lost, the same key asks again
+// and gets the same machine.
+func NewAgentKeys(hub string) (*AgentKeys, error) {
+	if err := checkHubURL(hub); err != nil {
+		return nil, err
+	}
+	kp, err := nkeys.CreateUser()
+	if err != nil {
+		return nil, fmt.Errorf("make machine key: %w", err)
+	}
+	return &AgentKeys{Hub: hub, user: kp}, nil
+}
+
+// Enrolled reports whether a hub has accepted this machine.
+func (a *AgentKeys) Enrolled() bool { return a.Machine != "" && a.Credential != "" && len(a.CA) > 0 }
+
+// Key signs for this machine: nonces of the link, blob tokens, proofs.
+func (a *AgentKeys) Key() nkeys.KeyPair { return a.user }
+
+// NKey is the machine's public key.
+func (a *AgentKeys) NKey() string { return public(a.user) }
+
+// Save replaces the file at path.
+func (a *AgentKeys) Save(path string) error {
+	seed, err := a.user.Seed()
+	if err != nil {
+		return fmt.Errorf("save machine key: %w", err)
+	}
+	b, err := json.MarshalIndent(agentFile{
+		Version: agentFileVersion, Hub: a.Hub, Machine: a.Machine, Seed: string(seed),
+		Credential: a.Credential, CA: string(a.CA), HeadKey: a.HeadKey,
+	}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("save machine key: %w", err)
+	}
+	return writeSecret(path, append(b, '\n'))
+}
+
+// LoadAgentKeys reads the file at path: domain.KindNotFound when the machine has never joined, domain.KindDenied when
+// others may read it, domain.KindIntegrity when it is damaged.
+func LoadAgentKeys(path string) (*AgentKeys, error) {
+	const next = "join again with `tensorturn agent join`"
+	b, err := readSecret(path)
+	if missing(err) {
+		return nil, domain.NotFound("read machine key", path+" does not exist: this machine has not joined a hub", next)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var f agentFile
+	if err := json.Unmarshal(b, &f); err != nil {
+		return nil, domain.Integrity("read machine key", path+" is damaged: "+err.Error(), next)
+	}
+	if f.Version != agentFileVersion {
+		return nil, domain.Invalid("read machine key", fmt.Sprintf("%s has version %d, this program reads %d", path, f.Version, agentFileVersion), "use a newer tensorturn")
+	}
+	if p, _, err := nkeys.DecodeSeed([]byte(f.Seed)); err != nil || p != nkeys.PrefixByteUser {
+		return nil, domain.Integrity("read machine key", path+" is damaged: its seed is not a user nkey", next)
+	}
+	kp, err := nkeys.FromSeed([]byte(f.Seed))
+	if err != nil {
+		return nil, domain.Integrity("read machine key", path+" is damaged: its seed cannot be used", next)
+	}
+	if err := checkHubURL(f.Hub); err != nil {
+		return nil, err
+	}
+	if f.Machine != "" && !domain.ValidID(string(f.Machine)) {
+		return nil, domain.Integrity("read machine key", path+" is damaged: the machine's id", next)
+	}
+	return &AgentKeys{Hub: f.Hub, Machine: f.Machine, Credential: f.Credential, CA: []byte(f.CA), HeadKey: f.HeadKey, user: kp}, nil
+}
+
+func checkHubURL(hub string) error {
+	u, err := url.Parse(hub)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" {
+		return domain.Invalid("read hub address", fmt.Sprintf("%q is not an https URL", domain.Clip(hub, 200)),
+			"give it as https://hub.example.org:7443")
+	}
+	return nil
+}
