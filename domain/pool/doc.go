@@ -3,26 +3,7 @@
 //
 // Who may cause what: first start Found; operator CreateToken, RevokeToken; enrolment UseToken (in one batch with
 // machine.Enrol, so that a token is used if and only if a machine came of it).
+//
+// A refused token says no more than its bearer may know: without the right secret, a token that exists looks like one
+// that does not. With it, the text says whether it is used up, expired or revoked. The kind is always domain.KindDenied.
 package pool
-
-import (
-	"time"
-
-	"tensorturn/domain"
-)
-
-// State is everything decisions about the pool need.
-type State struct {
-	Seq     uint64
-	Founded time.Time
-	Tokens  map[domain.TokenID]Token
-}
-
-// Token is a join token as the hub knows it.
-type Token struct {
-	ID      domain.TokenID
-	Hash    domain.Digest // SHA-256 of the secret
-	Expires time.Time
-	Uses    int // left
-	Revoked bool
-}
