@@ -1,0 +1,150 @@
+package dataset
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+)
+
+// The packed form:
+//
+//	8 bytes   magic "ttdata1\n"
+//	4 bytes   length of the header, little-endian
+//	header    Facts as JSON, in exactly the bytes encode gives
+//	rows      training part, then held-out part; a row is Features float32, then its class as uint32, little-endian
+//
+// A row keeps its label beside its features, so that a shuffle block lies in one or two parts of the blob.
+const (
+	magic      = "ttdata1\n"
+	prefixSize = int64(len(magic)) + 4
+	labelBytes = 4
+	opOpen     = "open packed data set"
+)
+
+// Facts is what packing found. It is the header of the packed form.
+type Facts struct {
+	Samples int       `json:"samples"` // rows of the training part
+	Heldout int       `json:"heldout"` // rows held out
+	Block   int       `json:"block"`   // rows of one shuffle block
+	Seed    uint64    `json:"seed"`    // of the split and the order of the rows
+	Holdout float64   `json:"holdout"` // fraction asked for
+	Label   string    `json:"label"`   // name of the label column
+	Classes []string  `json:"classes"`
+	Columns []string  `json:"columns"` // names of the features
+	Mean    []float64 `json:"mean"`    // of the training part, one a feature
+	Std     []float64 `json:"std"`     // population standard deviation, 1 for a constant column
+}
+
+// Features is the number of columns without the label.
+func (f Facts) Features() int { return len(f.Columns) }
+
+// Run gives the facts as a run records them; blob is the digest of the packed blob.
+func (f Facts) Run(blob domain.Digest) run.Dataset {
+	return run.Dataset{Blob: blob, Samples: f.Samples, Heldout: f.Heldout, Features: f.Features(),
+		Classes: len(f.Classes), Block: f.Block}
+}
+
+// Standardise writes (raw − mean) / std of whole rows into out; both are rows × Features, row-major.
+func (f Facts) Standardise(raw, out []float32) {
+	n := f.Features()
+	for i, v := range raw {
+		out[i] = f.standard(i%n, float64(v))
+	}
+}
+
+func (f Facts) standard(column int, v float64) float32 {
+	return float32((v - f.Mean[column]) / f.Std[column])
+}
+
+func (f Facts) rowBytes() int64 { return rowBytes(f.Features()) }
+
+func rowBytes(features int) int64 { return int64(features)*4 + labelBytes }
+
+// blockRows is how many rows fit one part of a blob, at most all of them.
+func blockRows(features, samples int) int {
+	return max(1, min(samples, int(domain.MaxPartBytes/rowBytes(features))))
+}
+
+// encode gives the prefix and header.
+func (f Facts) encode() ([]byte, error) {
+	body, err := json.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("encode data set header: %w", err)
+	}
+	if len(body) > MaxHeaderBytes {
+		return nil, domain.Invalid("pack data set", fmt.Sprintf("the header needs %d bytes, at most %d are allowed", len(body), MaxHeaderBytes),
+			"use fewer columns or shorter names")
+	}
+	out := binary.LittleEndian.AppendUint32([]byte(magic), uint32(len(body)))
+	return append(out, body...), nil
+}
+
+// readHeader reads and checks prefix and header; at is where the rows begin. The bytes may be anybody's.
+func readHeader(r io.ReaderAt) (f Facts, at int64, err error) {
+	prefix := make([]byte, prefixSize)
+	if err := readFull(r, prefix, 0); err != nil {
+		return f, 0, err
+	}
+	if string(prefix[:len(magic)]) != magic {
+		return f, 0, damaged("it does not begin like one")
+	}
+	size := binary.LittleEndian.Uint32(prefix[len(magic):])
+	if size == 0 || size > MaxHeaderBytes {
+		return f, 0, damaged(fmt.Sprintf("its header would be %d bytes long", size))
+	}
+	body := make([]byte, size)
+	if err := readFull(r, body, prefixSize); err != nil {
+		return f, 0, err
+	}
+	if err := json.Unmarshal(body, &f); err != nil {
+		return f, 0, damaged("its header is not readable: " + domain.Clip(err.Error(), 80))
+	}
+	if why := f.check(); why != "" {
+		return f, 0, damaged(why)
+	}
+	again, err := json.Marshal(f)
+	if err != nil || !bytes.Equal(again, body) { // doubled or unknown keys, other spellings
+		return f, 0, damaged("its header is not in the form that packing writes")
+	}
+	return f, prefixSize + int64(size), nil
+}
+
+// check says what makes the facts impossible, or "".
+func (f Facts) check() string {
+	n := f.Features()
+	switch {
+	case f.Samples < 1 || f.Samples > MaxRows || f.Heldout < 0 || f.Heldout > MaxRows:
+		return fmt.Sprintf("%d training and %d held-out rows", f.Samples, f.Heldout)
+	case n < 1 || n >= MaxColumns || len(f.Mean) != n || len(f.Std) != n:
+		return fmt.Sprintf("%d columns with %d means and %d deviations", n, len(f.Mean), len(f.Std))
+	case (f.Samples+f.Heldout)*n > MaxCells:
+		return fmt.Sprintf("%d rows of %d columns", f.Samples+f.Heldout, n)
+	case len(f.Classes) < 2 || len(f.Classes) > MaxClasses:
+		return fmt.Sprintf("%d classes", len(f.Classes))
+	case f.Block != blockRows(n, f.Samples):
+		return fmt.Sprintf("a shuffle block of %d rows", f.Block)
+	case !(f.Holdout >= 0 && f.Holdout < 1):
+		return fmt.Sprintf("a held-out fraction of %v", f.Holdout)
+	}
+	for i := range n {
+		if math.IsNaN(f.Mean[i]) || math.IsInf(f.Mean[i], 0) || !(f.Std[i] > 0) || math.IsInf(f.Std[i], 0) {
+			return fmt.Sprintf("column %d has mean %v and deviation %v", i+1, f.Mean[i], f.Std[i])
+		}
+	}
+	tooLong := func(s string) bool { return len(s) > MaxNameBytes }
+	if slices.ContainsFunc(f.Classes, tooLong) || slices.ContainsFunc(f.Columns, tooLong) || tooLong(f.Label) {
+		return fmt.Sprintf("a name longer than %d bytes", MaxNameBytes)
+	}
+	return ""
+}
+
+func damaged(why string) error {
+	return domain.Integrity(opOpen, "not a packed data set: "+why, "submit the run again, so that its data is packed anew")
+}

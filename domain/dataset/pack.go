@@ -1,0 +1,165 @@
+package dataset
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"tensorturn/domain"
+	"tensorturn/domain/permute"
+)
+
+const opPack = "pack data set"
+
+// splitTag sets the stream of the split apart from the run's other streams of the same seed.
+const splitTag = 0x5e71
+
+// Pack splits a table, standardises it and writes the packed form: equal bytes for an equal table, fraction and seed.
+//
+// The split is stratified: of each class about holdout of the samples are held out and at least one stays in training;
+// together they are the nearest whole number to holdout × rows that this allows. Training rows are written in a random
+// order, since files are often sorted by class and a shuffle block takes neighbours. Held-out rows keep the file's order.
+// Mean and deviation are the training part's alone.
+func Pack(t *Table, holdout float64, seed uint64, w io.Writer) (Facts, error) {
+	if !(holdout >= 0 && holdout < 1) {
+		return Facts{}, domain.Invalid(opPack, fmt.Sprintf("holdout %v", holdout), "give a fraction from 0 to below 1")
+	}
+	train, held := split(t, holdout, seed)
+	f := Facts{Samples: len(train), Heldout: len(held), Block: blockRows(len(t.Columns), len(train)),
+		Seed: seed, Holdout: holdout, Label: t.Label, Classes: t.Classes, Columns: t.Columns}
+	f.Mean, f.Std = statistics(t, train)
+	if why := f.check(); why != "" {
+		return Facts{}, domain.Invalid(opPack, why, "give a table within the limits")
+	}
+	head, err := f.encode()
+	if err != nil {
+		return Facts{}, err
+	}
+	out := bufio.NewWriterSize(w, 256<<10)
+	if _, err := out.Write(head); err != nil {
+		return Facts{}, fmt.Errorf("%s: %w", opPack, err)
+	}
+	row := make([]byte, f.rowBytes())
+	for _, i := range slices.Concat(train, held) {
+		if err := f.encodeRow(t, i, row); err != nil {
+			return Facts{}, err
+		}
+		if _, err := out.Write(row); err != nil {
+			return Facts{}, fmt.Errorf("%s: %w", opPack, err)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return Facts{}, fmt.Errorf("%s: %w", opPack, err)
+	}
+	return f, nil
+}
+
+// split gives the rows of both parts.
+func split(t *Table, holdout float64, seed uint64) (train, held []int) {
+	order := make([]int, t.Rows())
+	count := make([]int, len(t.Classes))
+	for i, l := range t.Labels {
+		order[i] = i
+		count[l]++
+	}
+	permute.NewSource(seed, splitTag).Shuffle(order)
+	quota := quotas(count, holdout)
+	for _, i := range order {
+		if l := t.Labels[i]; quota[l] > 0 {
+			quota[l]--
+			held = append(held, i)
+		} else {
+			train = append(train, i)
+		}
+	}
+	slices.Sort(held)
+	return train, held
+}
+
+// quotas shares round(holdout × rows) out over the classes by largest remainder, ties to the lower class; no class
+// gives its last sample.
+func quotas(count []int, holdout float64) []int {
+	quota := make([]int, len(count))
+	rest := make([]float64, len(count))
+	order := make([]int, len(count))
+	rows, given := 0, 0
+	for c, n := range count {
+		share := float64(holdout * float64(n))
+		quota[c] = max(0, min(int(share), n-1))
+		rest[c] = share - float64(quota[c])
+		order[c] = c
+		rows += n
+		given += quota[c]
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case rest[a] > rest[b]:
+			return -1
+		case rest[a] < rest[b]:
+			return 1
+		}
+		return 0
+	})
+	want := int(math.Round(holdout * float64(rows)))
+	if holdout > 0 {
+		want = max(want, 1)
+	}
+	for _, c := range order {
+		if given < want && quota[c] < count[c]-1 && rest[c] > 0 {
+			quota[c]++
+			given++
+		}
+	}
+	return quota
+}
+
+// statistics gives mean and population deviation of each column over the rows, two passes in float64, rows in order.
+// A column whose rows are all equal has deviation 1: a rounding error must not be blown up to a feature.
+func statistics(t *Table, rows []int) (mean, std []float64) {
+	n := len(t.Columns)
+	mean, std = make([]float64, n), make([]float64, n)
+	constant := make([]bool, n)
+	for j := range constant {
+		constant[j] = true
+	}
+	first := t.Values[rows[0]*n : rows[0]*n+n]
+	for _, i := range rows {
+		for j, v := range t.Values[i*n : i*n+n] {
+			mean[j] += v
+			constant[j] = constant[j] && v == first[j]
+		}
+	}
+	for j := range mean {
+		mean[j] /= float64(len(rows))
+	}
+	for _, i := range rows {
+		for j, v := range t.Values[i*n : i*n+n] {
+			d := v - mean[j]
+			std[j] += float64(d * d)
+		}
+	}
+	for j := range std {
+		std[j] = math.Sqrt(std[j] / float64(len(rows)))
+		if constant[j] || std[j] == 0 { // the square of a tiny difference may vanish
+			std[j] = 1
+		}
+	}
+	return mean, std
+}
+
+func (f Facts) encodeRow(t *Table, i int, row []byte) error {
+	n := f.Features()
+	for j, v := range t.Values[i*n : i*n+n] {
+		x := f.standard(j, v)
+		if math.IsInf(float64(x), 0) || math.IsNaN(float64(x)) {
+			return domain.Invalid(opPack, fmt.Sprintf("sample %d, column %q: %v is too far from the other values to be standardised", i+1, f.Columns[j], v),
+				"check the value; scale the column or remove the sample")
+		}
+		binary.LittleEndian.PutUint32(row[j*4:], math.Float32bits(x))
+	}
+	binary.LittleEndian.PutUint32(row[n*4:], uint32(t.Labels[i]))
+	return nil
+}
