@@ -11,8 +11,9 @@ type Command interface{ isCommand() }
 
 // The commands.
 type (
-	// Enrol makes the machine known. The edge has drawn its id, which names the aggregate, and made its account.
+	// Enrol makes the machine known. The edge has drawn its id, which names the aggregate too, and made its account.
 	Enrol struct {
+		ID      domain.MachineID
 		Name    string // for people, may be empty
 		NKey    string
 		Account string

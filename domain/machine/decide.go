@@ -50,13 +50,16 @@ func Decide(s *State, c Command) ([]event.Data, error) {
 }
 
 func decideEnrol(s *State, c Enrol) ([]event.Data, error) {
-	op := fmt.Sprintf("enrol machine %q", domain.Clip(c.Name, domain.MaxNameLength))
+	op := "enrol machine " + domain.Clip(string(c.ID), domain.MaxIDLength)
 	if s != nil {
 		if s.Standing != Revoked && s.NKey == c.NKey && s.Account == c.Account {
 			return nil, nil
 		}
 		return nil, domain.Conflict(op, "a machine of this id is enrolled with another key",
 			"enrol under a new id; a revoked id is never used again")
+	}
+	if !domain.ValidID(string(c.ID)) {
+		return nil, domain.Invalid(op, fmt.Sprintf("%q is not an id", domain.Clip(string(c.ID), 80)), "use lower-case letters, digits, '-' or '_'")
 	}
 	if len(c.Name) > domain.MaxNameLength {
 		return nil, domain.Invalid(op, fmt.Sprintf("the name has %d bytes, %d are allowed", len(c.Name), domain.MaxNameLength), "choose a shorter name")
