@@ -73,6 +73,9 @@ func Decode(b []byte, lim Limits, v any) error {
 	if err := msgpack.NewDecoder(bytes.NewReader(b)).Decode(v); err != nil {
 		return invalid(err.Error())
 	}
+	if s.times {
+		utc(reflect.ValueOf(v).Elem(), s)
+	}
 	return nil
 }
 

@@ -208,6 +208,31 @@ func TestUnknownFieldsAreSkipped(t *testing.T) {
 	}
 }
 
+func TestTimesComeBackInUTC(t *testing.T) {
+	at := time.Date(2026, 11, 30, 1, 2, 3, 0, time.FixedZone("there", 3600))
+	type stamp struct {
+		At   time.Time   `msgpack:"at"`
+		Ptr  *time.Time  `msgpack:"ptr"`
+		List []time.Time `msgpack:"list"`
+		None *stampless  `msgpack:"none"`
+	}
+	b, err := pack.Encode(stamp{At: at, Ptr: &at, List: []time.Time{at}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s stamp
+	if err := pack.Decode(b, limits(), &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range []time.Time{s.At, *s.Ptr, s.List[0]} {
+		if got.Location() != time.UTC || !got.Equal(at) {
+			t.Errorf("got %v, want %v in UTC", got, at)
+		}
+	}
+}
+
+type stampless struct{ N int }
+
 type selfMade struct{}
 
 func (selfMade) MarshalText() ([]byte, error) { return nil, nil }

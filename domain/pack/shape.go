@@ -21,9 +21,17 @@ type shape struct {
 	len    int          // of an array
 	elem   *shape       // of a slice, array, map or pointer
 	fields map[string]*shape
+	list   []field // the same in their order
 	name   string // for errors
 	time   bool   // a time.Time, which travels as the timestamp extension
+	times  bool   // of the outermost shape: there is a time somewhere inside
 	raw    bool   // a msgpack.RawMessage: any value, kept as bytes
+}
+
+// field is a field of a struct.
+type field struct {
+	index int
+	shape *shape
 }
 
 // shapes remembers what shapeOf found. It holds nothing but the results of a pure function, so nobody can tell that it
@@ -39,6 +47,9 @@ func shapeOf(t reflect.Type) (*shape, error) {
 	s, err := b.build(t)
 	if err != nil {
 		return nil, err
+	}
+	for _, part := range b.seen {
+		s.times = s.times || part.time
 	}
 	shapes.Store(t, s)
 	return s, nil
@@ -121,8 +132,28 @@ func (b builder) fillStruct(s *shape, t reflect.Type) error {
 			return err
 		}
 		s.fields[tag] = fs
+		s.list = append(s.list, field{index: i, shape: fs})
 	}
 	return nil
+}
+
+// utc turns the times inside v to UTC: the library gives them in the zone of the machine, and a fold of the log must not
+// depend on where it is made.
+func utc(v reflect.Value, s *shape) {
+	switch {
+	case s.time:
+		v.Set(reflect.ValueOf(v.Interface().(time.Time).UTC()))
+	case s.kind == reflect.Pointer && !v.IsNil():
+		utc(v.Elem(), s.elem)
+	case (s.kind == reflect.Slice || s.kind == reflect.Array) && !s.raw && s.elem.kind != reflect.Uint8:
+		for i := range v.Len() {
+			utc(v.Index(i), s.elem)
+		}
+	case s.kind == reflect.Struct:
+		for _, f := range s.list {
+			utc(v.Field(f.index), f.shape)
+		}
+	}
 }
 
 // sortable reports whether the library sorts the keys of maps of type t.
