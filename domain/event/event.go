@@ -22,7 +22,8 @@ const (
 )
 
 // Data is one fact. Each aggregate has a sealed set of them. EventName must be the constant that is registered;
-// Line renders the fact for people in one line without a full stop.
+// Line renders the fact for people in one line without a full stop. Data is always a pointer (*run.LeaseGranted): what
+// Decide returns, what is decoded, what a type switch names.
 type Data interface {
 	EventName() string
 	Line() string

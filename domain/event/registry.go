@@ -25,8 +25,8 @@ type version struct {
 // NewRegistry gives an empty registry.
 func NewRegistry() *Registry { return &Registry{facts: map[string]*fact{}} }
 
-// Add registers the first version of an event. fresh gives a zero value of its data; decoded data is a value, not a
-// pointer, whatever fresh gives. A name that is ill-formed, taken or not what the data says is a programming error and
+// Add registers the first version of an event. fresh gives a zero value of its data; decoded data is always a
+// pointer, as everywhere in the project, whatever fresh gives. A name that is ill-formed, taken or not what the data says is a programming error and
 // panics: it shows at the first start, not in the log.
 func (r *Registry) Add(name string, v int, fresh func() Data) {
 	domain.Assert(ValidName(name), fmt.Sprintf("event name %q is not <thing>.<fact> in lower case", name))
@@ -91,21 +91,24 @@ func (r *Registry) Names() []string {
 // counted, so that no upcaster can make it endless.
 func (r *Registry) lift(name string, v int, d Data) (Data, int) {
 	f := r.facts[name]
-	d = value(d)
+	d = pointer(d)
 	for ; v < len(f.versions); v++ {
 		next := f.versions[v]
-		d = value(next.up(d))
-		domain.Assert(reflect.TypeOf(d) == next.typ, fmt.Sprintf("the way up to %s version %d gives %T", name, v+1, d))
+		d = pointer(next.up(d))
+		domain.Assert(reflect.TypeOf(d).Elem() == next.typ, fmt.Sprintf("the way up to %s version %d gives %T", name, v+1, d))
 	}
 	return d, v
 }
 
-// value is the data behind a pointer.
-func value(d Data) Data {
-	if v := reflect.ValueOf(d); v.Kind() == reflect.Pointer {
-		return v.Elem().Interface().(Data)
+// pointer is the pointer to the data. Events are handed around as pointers: one form, so that a type switch has one case.
+func pointer(d Data) Data {
+	v := reflect.ValueOf(d)
+	if v.Kind() == reflect.Pointer {
+		return d
 	}
-	return d
+	p := reflect.New(v.Type())
+	p.Elem().Set(v)
+	return p.Interface().(Data)
 }
 
 // ValidName reports whether s may be an event name: two words of lower-case letters, digits and '-', each beginning
