@@ -1,0 +1,102 @@
+// Package builtin is the built-in trainer: a multilayer perceptron classifier in pure Go over packed data sets, with
+// AdamW or SGD, gradient clip and a schedule on the run's sample clock. It implements agent/trainer.Trainer.
+//
+// For one seed and one binary its bits are the same at any GOMAXPROCS and on every machine of one kind. A step
+// allocates nothing. It never opens a file, a socket or a goroutine of its own (gonum's products of large matrices
+// start and join some), never reads a clock, and knows nothing of rounds, leases or deltas.
+//
+// The agent opens one per slot and run. Package tape holds the differentiation, package optimizer the updates.
+package builtin
+
+import (
+	"context"
+	"fmt"
+
+	"tensorturn/agent/trainer"
+	"tensorturn/agent/trainer/builtin/optimizer"
+	"tensorturn/agent/trainer/builtin/tape"
+	"tensorturn/domain"
+	"tensorturn/domain/dataset"
+	"tensorturn/domain/permute"
+	"tensorturn/domain/run"
+	"tensorturn/domain/safetensors"
+)
+
+const (
+	opOpen = "open trainer"
+	// evaluationRows is the batch of Evaluate and Predict. It is fixed, so that a model's measured loss does not depend
+	// on the run's batch size.
+	evaluationRows = 256
+	// MaxBytes is the memory one trainer may need. Pure Go is for small models; a larger one wants the process trainer.
+	MaxBytes = 16 << 30
+)
+
+// Trainer trains one model. It serves one goroutine at a time.
+type Trainer struct {
+	spec  run.Spec
+	data  run.Dataset
+	set   *dataset.Set
+	facts dataset.Facts
+
+	model     *model
+	optimizer optimizer.Optimizer
+
+	batch    int // most samples of a step
+	features []float32
+	indices  []int // rows of the chunk in training order
+	order    *permute.Order
+	epoch    int // of order, -1 before the first
+}
+
+var _ trainer.Trainer = (*Trainer)(nil)
+
+// Open makes a trainer for the job; it is a trainer.Factory. Its weights are zero until Init or Load. The packed data
+// set must be the one the run describes. If job.Data has a method Size() int64, the size is checked too.
+func Open(ctx context.Context, job trainer.Job) (trainer.Trainer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	size := int64(-1)
+	if sized, ok := job.Data.(interface{ Size() int64 }); ok {
+		size = sized.Size()
+	}
+	set, err := dataset.Open(job.Data, size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", opOpen, err)
+	}
+	facts := set.Facts()
+	if got, want := facts.Run(job.Dataset.Blob), job.Dataset; got != want {
+		return nil, domain.Integrity(opOpen, fmt.Sprintf("the packed data has %d+%d samples, %d features, %d classes and blocks of %d; the run says %d+%d, %d, %d and %d",
+			got.Samples, got.Heldout, got.Features, got.Classes, got.Block, want.Samples, want.Heldout, want.Features, want.Classes, want.Block),
+			"submit the run again, so that its data is packed anew")
+	}
+	t := &Trainer{spec: job.Spec, data: job.Dataset, set: set, facts: facts, epoch: -1}
+	t.batch = min(job.Spec.Batch, facts.Samples)
+	if t.batch < 1 {
+		return nil, domain.Invalid(opOpen, fmt.Sprintf("batch is %d", job.Spec.Batch), "set batch to 1 or more")
+	}
+	if t.model, err = newModel(job.Spec.Model, facts, max(t.batch, evaluationRows)); err != nil {
+		return nil, err
+	}
+	if t.optimizer, err = optimizer.New(job.Spec.Optimizer, len(t.model.params.Data)); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Layout implements trainer.Trainer.
+func (t *Trainer) Layout() []safetensors.Tensor {
+	return append([]safetensors.Tensor(nil), t.model.layout...)
+}
+
+// Close implements trainer.Trainer.
+func (t *Trainer) Close() error {
+	t.model, t.optimizer, t.set = nil, nil, nil
+	return nil
+}
+
+// input is where the features of a batch of n rows go: it sizes the tape for them.
+func (t *Trainer) input(n int) *tape.Tensor {
+	t.model.tape.Resize(n)
+	return t.model.input
+}
