@@ -24,17 +24,16 @@ func (v *View) apply(r *Run, e event.Envelope) {
 	case *run.LeaseGranted:
 		v.slot(r, d.Slot).Lease = d.Unit
 	case *run.LeaseReleased:
-		v.slot(r, d.Slot).Lease = ""
-		r.Rounds.Trained -= len(d.Returned)
+		free(v.slot(r, d.Slot))
 	case *run.LeaseExpired:
 		s := v.slot(r, d.Slot)
-		s.Lease = ""
+		free(s)
 		s.Expired++
 		s.Requeued += len(d.Requeued)
 		r.Totals.Expired++
 		r.Totals.Requeued += len(d.Requeued)
 	case *run.TaskFailed:
-		v.slot(r, d.Slot).Lease = ""
+		free(v.slot(r, d.Slot))
 		r.Totals.TaskFails++
 	default:
 		v.applyRound(r, e)
@@ -48,14 +47,17 @@ func end(r *Run, e event.Envelope, p run.Phase, reason string) {
 	r.Ended = &at
 	r.Rounds.Open = 0
 	for _, s := range r.Slots {
-		s.Lease = ""
+		free(s)
 	}
 }
+
+// free takes the lease and what it held from the slot's row.
+func free(s *Slot) { s.Lease, s.Holding = "", 0 }
 
 func (v *View) applyRound(r *Run, e event.Envelope) {
 	switch d := e.Data.(type) {
 	case *run.RoundOpened:
-		r.Rounds.Open, r.Rounds.Chunks, r.Rounds.Counted, r.Rounds.Trained = d.Round, len(d.Chunks), 0, 0
+		r.Rounds.Open, r.Rounds.Chunks, r.Rounds.Counted = d.Round, len(d.Chunks), 0
 		r.Rounds.Eta, r.Rounds.Mu, r.Rounds.Stalled = d.Eta, d.Mu, false
 		r.Rounds.Planned = max(r.Rounds.Planned, d.Round)
 	case *run.RoundExtended:
@@ -66,13 +68,13 @@ func (v *View) applyRound(r *Run, e event.Envelope) {
 			r.Phase = run.PhaseEvaluating
 		}
 	case *run.Evaluated:
-		v.slot(r, d.Slot).Lease = ""
+		free(v.slot(r, d.Slot))
 		r.Evaluations = append(r.Evaluations, *d)
 		if n := len(r.Evaluations); n > MaxEvaluations {
 			r.Evaluations = r.Evaluations[n-MaxEvaluations:]
 		}
 	case *run.EvaluationFailed:
-		v.slot(r, d.Slot).Lease = ""
+		free(v.slot(r, d.Slot))
 	}
 }
 
@@ -87,7 +89,7 @@ func (v *View) applyContribution(r *Run, e event.Envelope) {
 		s := v.slot(r, d.Slot)
 		s.Chunks++
 		s.Seconds += d.Seconds
-		r.Rounds.Trained++
+		s.Holding++
 		if r.Loss == 0 {
 			r.Loss = d.Loss
 		}
@@ -95,14 +97,20 @@ func (v *View) applyContribution(r *Run, e event.Envelope) {
 	case *run.ContributionAccepted:
 		s := v.slot(r, d.Slot)
 		s.Contributions++
+		s.Holding = 0
 		s.Samples += d.Samples
 		r.Totals.Uploaded++
 		r.Ledger.Counted += d.Samples
 		r.Rounds.Counted += len(d.Chunks)
 	case *run.ContributionRefused:
-		v.slot(r, d.Slot).Refused++
+		s := v.slot(r, d.Slot)
+		s.Refused++
+		if d.Why != run.RefusedFenced {
+			s.Holding = 0
+		}
 		r.Totals.Refused++
 	case *run.ContributionCut:
+		v.slot(r, d.Slot).Holding = d.Keep
 		r.Totals.Cut++
 	case *run.ContributionRevoked:
 		v.slot(r, d.Slot).Samples -= d.Samples

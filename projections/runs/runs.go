@@ -49,7 +49,6 @@ type Rounds struct {
 	Open    int     `json:"open"`    // number of the open round, 0 when none
 	Chunks  int     `json:"chunks"`  // of the open round
 	Counted int     `json:"counted"` // of the open round
-	Trained int     `json:"trained"` // trained or counted, of the open round
 	Stalled bool    `json:"stalled"`
 	Eta     float64 `json:"eta"`
 	Mu      float64 `json:"mu"`
@@ -59,6 +58,7 @@ type Rounds struct {
 type Slot struct {
 	Slot          domain.SlotID `json:"slot"`
 	Lease         run.Unit      `json:"lease,omitempty"` // unit it holds now
+	Holding       int           `json:"chunks_holding"`  // trained, not yet contributed
 	Chunks        int           `json:"chunks_trained"`
 	Samples       int64         `json:"samples_counted"`
 	Seconds       float64       `json:"seconds"` // training time of its chunks

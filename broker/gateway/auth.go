@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"context"
+	"log"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/rs/zerolog"
+
+	"tensorturn/broker/identity"
+	"tensorturn/domain"
+	"tensorturn/domain/machine"
+)
+
+// bearer is the secret of an Authorization header, empty when there is none.
+func bearer(r *http.Request) string {
+	scheme, secret, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(secret)
+}
+
+// operatorOnly lets requests with the operator key through.
+func (g *Gateway) operatorOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.cfg.Operator(bearer(r)) {
+			unauthorized(w, "the operator key is missing or wrong", "use the operator.json that the hub wrote into its directory")
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+		next.ServeHTTP(w, r)
+	})
+}
+
+type callerKey struct{}
+
+// blobCaller lets the operator and enrolled machines through. A machine shows a short-lived token that its own nkey
+// signed; the key must be that of a machine that is not revoked.
+func (g *Gateway) blobCaller(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secret := bearer(r)
+		if g.cfg.Operator(secret) {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, domain.MachineID(""))))
+			return
+		}
+		nkey, err := identity.VerifyBlobToken(secret, g.cfg.Now())
+		if err != nil {
+			unauthorized(w, "the blob token is missing, expired or wrong", "check the machine's clock: a token lives for five minutes")
+			return
+		}
+		var m domain.MachineID
+		var standing machine.Standing
+		g.cfg.Views.Engine.Read(func(uint64) { m, standing = g.cfg.Views.Fleet.ByNKey(nkey) })
+		if m == "" || standing == machine.Revoked {
+			unauthorized(w, "the machine is unknown or revoked", "join again with a new token")
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, m)))
+	})
+}
+
+// recovered turns a panic of one request into a 500 and a log line; the hub's own state is not touched by handlers.
+func (g *Gateway) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if p := recover(); p != nil && p != http.ErrAbortHandler {
+				g.cfg.Logger.Error().Interface("panic", p).Str("path", domain.Clip(r.URL.Path, 80)).Bytes("stack", debug.Stack()).Msg("request failed inside")
+				refuse(w, &domain.Error{Kind: domain.KindInternal, Op: "serve", Why: "panic"})
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// quietLog turns the http server's complaints about foreign clients into debug lines.
+func quietLog(l zerolog.Logger) *log.Logger {
+	return log.New(debugWriter{l}, "", 0)
+}
+
+type debugWriter struct{ l zerolog.Logger }
+
+func (d debugWriter) Write(b []byte) (int, error) {
+	d.l.Debug().Str("from", "http").Msg(strings.TrimSpace(string(b)))
+	return len(b), nil
+}

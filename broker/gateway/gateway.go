@@ -1,0 +1,185 @@
+// Package gateway is the HTTPS front: one public port for the API, blobs, enrolment, install and the WebSocket to the
+// embedded NATS server. It checks who asks and how much, and hands on: to the hub for commands, to the views for
+// questions, to the stores for bytes. It decides nothing.
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/go-chi/chi/v5"
+	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
+
+	"tensorturn/broker"
+	"tensorturn/broker/hub"
+	"tensorturn/broker/identity"
+	"tensorturn/domain"
+	"tensorturn/projections"
+	"tensorturn/projections/fleet"
+	"tensorturn/projections/runs"
+	"tensorturn/projections/timeline"
+)
+
+// Limits of the public port.
+const (
+	headerTimeout  = 10 * time.Second // a slow header is an attack or a dead link
+	bodyTimeout    = 5 * time.Minute  // one part of 8 MiB at 0.3 Mbit/s
+	maxHeaderBytes = 64 << 10
+	maxBodyBytes   = 1 << 20          // of an API call; blobs have their own limit
+	maxWait        = 25 * time.Second // long polls end below the idle limits of common proxies
+	shutdownWait   = 10 * time.Second
+)
+
+// Decider takes commands: the hub's Service.
+type Decider interface {
+	Do(ctx context.Context, d hub.Do) error
+	// ReadOnly is the reason why the hub takes no commands, nil when it does.
+	ReadOnly() error
+}
+
+// Enroller makes a machine's identity. It is implemented where identity and embedded server are wired together.
+type Enroller interface {
+	// NewAccount makes and stores the account of a machine and returns its public key.
+	NewAccount(m domain.MachineID) (account string, err error)
+	// Credential issues a user credential for the machine's nkey.
+	Credential(m domain.MachineID, nkey string) (jwt string, err error)
+}
+
+// Views is what questions are answered from.
+type Views struct {
+	Engine   *projections.Engine
+	Runs     *runs.View
+	Fleet    *fleet.View
+	Timeline *timeline.View
+}
+
+// NewViews makes the views and their engine.
+func NewViews() Views {
+	v := Views{Runs: runs.New(), Fleet: fleet.New(), Timeline: timeline.New()}
+	v.Engine = projections.NewEngine(v.Runs, v.Fleet, v.Timeline)
+	return v
+}
+
+// Config is what the gateway stands on. Every field is needed.
+type Config struct {
+	Hub       Decider
+	Views     Views
+	Log       broker.Log
+	Blobs     broker.Blobs
+	Verify    func(ctx context.Context) (Verified, error) // verifies the whole log
+	Operator  func(key string) bool                       // constant-time check of an operator key
+	Enrol     Enroller
+	Websocket string       // loopback address of the embedded server's WebSocket listener
+	PublicURL string       // what machines dial
+	CA        []byte       // PEM
+	Pin       identity.Pin // of the CA, for join tokens
+	HeadKey   []byte       // Ed25519 public key of signed heads
+	Binary    string       // path of this program, offered for installation
+	Version   string
+	Now       func() time.Time
+	NewID     func(prefix string) string // fresh ids
+	Logger    zerolog.Logger
+}
+
+// Gateway serves the public port.
+type Gateway struct {
+	cfg        Config
+	server     *http.Server
+	done       chan error
+	stop       context.CancelFunc
+	enrolments *rate.Limiter
+	binarySum  fileSum
+}
+
+// New builds the gateway; Handler serves it in tests, Start on a port.
+func New(cfg Config) *Gateway {
+	g := &Gateway{cfg: cfg, done: make(chan error, 1), enrolments: rate.NewLimiter(enrolPerSecond, enrolBurst)}
+	base, stop := context.WithCancel(context.Background())
+	g.stop = stop
+	g.server = &http.Server{
+		Handler: g.routes(), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, MaxHeaderBytes: maxHeaderBytes,
+		IdleTimeout: 2 * time.Minute, BaseContext: func(net.Listener) context.Context { return base },
+	}
+	return g
+}
+
+// Handler is the whole public surface.
+func (g *Gateway) Handler() http.Handler { return g.server.Handler }
+
+// Start serves TLS on the listener until Stop.
+func (g *Gateway) Start(l net.Listener, tlsConfig *tls.Config) {
+	// HTTP/1.1 only: the WebSocket to NATS needs its upgrade, and one protocol is one thing to limit.
+	cfg := tlsConfig.Clone()
+	cfg.NextProtos = []string{"http/1.1"}
+	g.server.ErrorLog = quietLog(g.cfg.Logger)
+	go func() { g.done <- g.server.Serve(tls.NewListener(l, cfg)) }()
+}
+
+// Stop ends long polls and idle connections, waits for requests in flight up to a limit, and returns.
+func (g *Gateway) Stop() error {
+	g.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownWait)
+	defer cancel()
+	err := g.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, g.server.Close())
+	}
+	if served := <-g.done; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// routes is the table of everything that can be reached. Without a key: health, enrolment, install, and the WebSocket,
+// which the NATS server itself authenticates.
+func (g *Gateway) routes() http.Handler {
+	r := chi.NewRouter()
+	r.Use(g.recovered)
+	r.Get("/healthz", g.health)
+	r.Get("/install", g.installScript)
+	r.Get("/install/tensorturn", g.installBinary)
+	r.Get("/install/ca.pem", g.installCA)
+	r.Post("/api/v1/enrol", g.enrol)
+	r.Handle("/nats", g.websocket())
+	r.Handle("/nats/*", g.websocket())
+	r.Group(func(r chi.Router) {
+		r.Use(g.blobCaller)
+		r.Post("/blobs/missing", g.blobsMissing)
+		r.Head("/blobs/{digest}", g.blobHead)
+		r.Get("/blobs/{digest}", g.blobGet)
+		r.Put("/blobs/{digest}", g.blobPut)
+	})
+	r.Group(func(r chi.Router) {
+		r.Use(g.operatorOnly)
+		cfg := huma.DefaultConfig("tensorturn", g.cfg.Version)
+		cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "/api/v1/openapi", "", "/api/v1/schemas"
+		cfg.CreateHooks = nil // bodies carry no link to their schema
+		api := humachi.New(r, cfg)
+		g.registerRuns(api)
+		g.registerMachines(api)
+		g.registerTokens(api)
+		g.registerLog(api)
+		r.Get("/api/v1/log", g.readLog)
+	})
+	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, domain.NotFound("serve "+domain.Clip(r.URL.Path, 80), "there is no such page", "the API is under /api/v1"))
+	})
+	return r
+}
+
+// health says whether the hub takes commands. It is open, and says nothing else.
+func (g *Gateway) health(w http.ResponseWriter, r *http.Request) {
+	if err := g.cfg.Hub.ReadOnly(); err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		w.Write([]byte("read-only\n"))
+		return
+	}
+	w.Write([]byte("ok\n"))
+}

@@ -1,0 +1,72 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tensorturn/domain"
+)
+
+// Verified is the result of verifying the whole log.
+type Verified struct {
+	OK       bool          `json:"ok"`
+	Records  uint64        `json:"records" doc:"records whose chain holds"`
+	Head     domain.Digest `json:"head" doc:"digest of the last good record"`
+	FirstBad uint64        `json:"first_bad,omitempty" doc:"sequence of the first bad record"`
+	Reason   string        `json:"reason,omitempty"`
+	ReadOnly string        `json:"read_only,omitempty" doc:"why the hub takes no commands"`
+}
+
+// LogRecord is one line of GET /api/v1/log: a stored record as it is, so that the reader can verify it alone.
+type LogRecord struct {
+	Seq  uint64 `json:"seq"`
+	ID   string `json:"id"`
+	Data []byte `json:"data"` // base64: the msgpack envelope
+	// Error ends the stream when a record cannot be read; Seq is then the first bad sequence.
+	Error string `json:"error,omitempty"`
+}
+
+func (g *Gateway) registerLog(api huma.API) {
+	huma.Register(api, op("verify-log", http.MethodPost, "/api/v1/log/verify", "Verify the hash chain of the whole log"),
+		func(ctx context.Context, _ *struct{}) (*struct{ Body Verified }, error) {
+			v, err := g.cfg.Verify(ctx)
+			if err != nil {
+				return nil, problemOf(err)
+			}
+			if ro := g.cfg.Hub.ReadOnly(); ro != nil {
+				v.ReadOnly = ro.Error()
+			}
+			return &struct{ Body Verified }{v}, nil
+		})
+}
+
+// readLog streams the records from sequence ?from= to the present end as lines of JSON. An unreadable record ends the
+// stream with a line that says so.
+func (g *Gateway) readLog(w http.ResponseWriter, r *http.Request) {
+	from := uint64(1)
+	if q := r.URL.Query().Get("from"); q != "" {
+		n, err := strconv.ParseUint(q, 10, 64)
+		if err != nil || n == 0 {
+			refuse(w, domain.Invalid("read log", "from="+domain.Clip(q, 20)+" is not a sequence", "sequences begin at 1"))
+			return
+		}
+		from = n
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	enc := json.NewEncoder(w)
+	next := from
+	for rec, err := range g.cfg.Log.Read(r.Context(), from) {
+		if err != nil {
+			enc.Encode(LogRecord{Seq: next, Error: err.Error()})
+			return
+		}
+		if enc.Encode(LogRecord{Seq: rec.Seq, ID: rec.ID, Data: rec.Data}) != nil {
+			return
+		}
+		next = rec.Seq + 1
+	}
+}

@@ -1,0 +1,64 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tensorturn/broker/hub"
+	"tensorturn/domain"
+	"tensorturn/domain/event"
+	"tensorturn/domain/machine"
+	"tensorturn/projections/fleet"
+)
+
+type (
+	machineID struct {
+		ID string `path:"id" maxLength:"48"`
+	}
+	machineReason struct {
+		machineID
+		Body Reasoned `required:"false"`
+	}
+	machineBody  struct{ Body fleet.Machine }
+	machinesBody struct{ Body []fleet.Machine }
+)
+
+func (g *Gateway) registerMachines(api huma.API) {
+	huma.Register(api, op("list-machines", http.MethodGet, "/api/v1/machines", "List machines, oldest first"),
+		func(ctx context.Context, _ *struct{}) (*machinesBody, error) {
+			out := &machinesBody{}
+			g.cfg.Views.Engine.Read(func(uint64) { out.Body = g.cfg.Views.Fleet.List() })
+			return out, nil
+		})
+	huma.Register(api, op("show-machine", http.MethodGet, "/api/v1/machines/{id}", "Show a machine"),
+		func(ctx context.Context, in *machineID) (*machineBody, error) { return g.showMachine(in.ID) })
+	for verb, command := range map[string]func(reason string) machine.Command{
+		"drain":  func(string) machine.Command { return machine.Drain{} },
+		"resume": func(string) machine.Command { return machine.Resume{} },
+		"revoke": func(r string) machine.Command { return machine.Revoke{Reason: r} },
+	} {
+		huma.Register(api, op(verb+"-machine", http.MethodPost, "/api/v1/machines/{id}/"+verb, verb+" a machine"),
+			func(ctx context.Context, in *machineReason) (*machineBody, error) {
+				m, err := g.showMachine(in.ID)
+				if err != nil {
+					return nil, err
+				}
+				if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: command(in.Body.Reason)}); err != nil {
+					return nil, err
+				}
+				return g.showMachine(in.ID)
+			})
+	}
+}
+
+// showMachine finds a machine by id or by its unambiguous name.
+func (g *Gateway) showMachine(id string) (*machineBody, error) {
+	out, ok := &machineBody{}, false
+	g.cfg.Views.Engine.Read(func(uint64) { out.Body, ok = g.cfg.Views.Fleet.Find(id) })
+	if !ok {
+		return nil, problemOf(domain.NotFound("show machine "+domain.Clip(id, 48), "there is no such machine, or more than one of that name", "list them with: tensorturn machine list"))
+	}
+	return out, nil
+}

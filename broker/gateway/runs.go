@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tensorturn/broker/hub"
+	"tensorturn/domain"
+	"tensorturn/domain/event"
+	"tensorturn/domain/run"
+	"tensorturn/projections/runs"
+	"tensorturn/projections/timeline"
+)
+
+// operator is the actor of every command that comes in by the operator key.
+const operator event.Actor = "operator"
+
+// SubmitRun is the body of POST /api/v1/runs. The data set's blob must be stored before.
+type SubmitRun struct {
+	ID   string      `json:"id,omitempty" maxLength:"48" doc:"the run's id; repeating a submission under one id is safe; made by the hub when empty"`
+	Spec run.Spec    `json:"spec"`
+	Data run.Dataset `json:"data"`
+}
+
+// Reasoned is the body of commands that may carry a reason.
+type Reasoned struct {
+	Reason string `json:"reason,omitempty" maxLength:"200"`
+}
+
+// RunEvents is a page of a run's timeline.
+type RunEvents struct {
+	Lines []timeline.Line `json:"lines"`
+	Last  uint64          `json:"last" doc:"sequence of the last line, or the one asked after when there is none"`
+}
+
+type (
+	runID struct {
+		ID string `path:"id" maxLength:"48"`
+	}
+	runReason struct {
+		runID
+		Body Reasoned `required:"false"`
+	}
+	runBody  struct{ Body runs.Run }
+	runsBody struct{ Body []runs.Run }
+	eventsIn struct {
+		runID
+		After uint64 `query:"after" doc:"return lines behind this sequence"`
+		Wait  int    `query:"wait" minimum:"0" maximum:"25" doc:"seconds to wait for the first line"`
+	}
+	eventsBody struct{ Body RunEvents }
+)
+
+func (g *Gateway) registerRuns(api huma.API) {
+	huma.Register(api, op("list-runs", http.MethodGet, "/api/v1/runs", "List runs, oldest first"),
+		func(ctx context.Context, _ *struct{}) (*runsBody, error) {
+			out := &runsBody{}
+			g.cfg.Views.Engine.Read(func(uint64) { out.Body = g.cfg.Views.Runs.List() })
+			return out, nil
+		})
+	huma.Register(api, op("submit-run", http.MethodPost, "/api/v1/runs", "Submit a run"),
+		func(ctx context.Context, in *struct{ Body SubmitRun }) (*runBody, error) {
+			return g.submitRun(ctx, in.Body)
+		})
+	huma.Register(api, op("show-run", http.MethodGet, "/api/v1/runs/{id}", "Show a run with every default in force"),
+		func(ctx context.Context, in *runID) (*runBody, error) { return g.showRun(in.ID) })
+	huma.Register(api, op("run-events", http.MethodGet, "/api/v1/runs/{id}/events", "Read a run's timeline, waiting for news if asked"), g.runEvents)
+	for verb, command := range map[string]func(reason string) run.Command{
+		"cancel": func(r string) run.Command { return run.Cancel{Reason: r} },
+		"pause":  func(r string) run.Command { return run.Pause{Reason: r} },
+		"resume": func(string) run.Command { return run.Resume{} },
+	} {
+		huma.Register(api, op(verb+"-run", http.MethodPost, "/api/v1/runs/{id}/"+verb, verb+" a run"),
+			func(ctx context.Context, in *runReason) (*runBody, error) {
+				if _, err := g.showRun(in.ID); err != nil {
+					return nil, err
+				}
+				if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: in.ID, Command: command(in.Body.Reason)}); err != nil {
+					return nil, err
+				}
+				return g.showRun(in.ID)
+			})
+	}
+}
+
+// op describes an operation of the operator's API.
+func op(id, method, path, summary string) huma.Operation {
+	return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBodyBytes}
+}
+
+// do hands commands to the hub as the operator and waits until the views show them.
+func (g *Gateway) do(ctx context.Context, targets ...hub.Target) error {
+	before := g.cfg.Views.Engine.Position()
+	err := g.cfg.Hub.Do(ctx, hub.Do{Command: domain.CommandID(g.cfg.NewID("c")), Actor: operator, Targets: targets})
+	if err != nil {
+		return problemOf(err)
+	}
+	_ = before // the hub feeds the views before it answers: a read after this sees the change
+	return nil
+}
+
+func (g *Gateway) submitRun(ctx context.Context, in SubmitRun) (*runBody, error) {
+	id := in.ID
+	if id == "" {
+		id = g.cfg.NewID("r")
+	}
+	if _, err := domain.ParseID[domain.RunID]("run", id); err != nil {
+		return nil, problemOf(err)
+	}
+	if _, err := domain.ParseDigest(string(in.Data.Blob)); err != nil {
+		return nil, problemOf(err)
+	}
+	has, err := g.cfg.Blobs.Has(ctx, []domain.Digest{in.Data.Blob})
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	if !has[0] {
+		return nil, problemOf(domain.Invalid("submit run", "the data set "+in.Data.Blob.Short()+" is not stored", "upload the data set first; run submit does"))
+	}
+	spec, err := run.Resolve(in.Spec, in.Data)
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: id, Command: run.Submit{Spec: spec, Data: in.Data}}); err != nil {
+		return nil, err
+	}
+	return g.showRun(id)
+}
+
+func (g *Gateway) showRun(id string) (*runBody, error) {
+	out, ok := &runBody{}, false
+	g.cfg.Views.Engine.Read(func(uint64) { out.Body, ok = g.cfg.Views.Runs.Get(domain.RunID(id)) })
+	if !ok {
+		return nil, problemOf(domain.NotFound("show run "+domain.Clip(id, 48), "there is no such run", "list them with: tensorturn run list"))
+	}
+	return out, nil
+}
+
+// runEvents waits at most in.Wait seconds for a line behind in.After.
+func (g *Gateway) runEvents(ctx context.Context, in *eventsIn) (*eventsBody, error) {
+	if _, err := g.showRun(in.ID); err != nil {
+		return nil, err
+	}
+	wait, cancel := context.WithTimeout(ctx, min(time.Duration(in.Wait)*time.Second, maxWait))
+	defer cancel()
+	for {
+		out := &eventsBody{Body: RunEvents{Last: in.After}}
+		var at uint64
+		g.cfg.Views.Engine.Read(func(position uint64) {
+			at = position
+			out.Body.Lines = g.cfg.Views.Timeline.Since(domain.RunID(in.ID), in.After, 500)
+		})
+		if n := len(out.Body.Lines); n > 0 {
+			out.Body.Last = out.Body.Lines[n-1].Seq
+		}
+		if len(out.Body.Lines) > 0 || in.Wait == 0 {
+			return out, nil
+		}
+		select {
+		case <-g.cfg.Views.Engine.Moved(at):
+		case <-wait.Done():
+			return out, nil
+		}
+	}
+}

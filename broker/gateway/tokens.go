@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tensorturn/broker/hub"
+	"tensorturn/broker/identity"
+	"tensorturn/domain"
+	"tensorturn/domain/event"
+	"tensorturn/domain/pool"
+	"tensorturn/projections/fleet"
+)
+
+// Token defaults (design section 9).
+const (
+	defaultTokenLife = 24 * time.Hour
+	maxTokenLife     = 30 * 24 * time.Hour
+)
+
+// CreateToken is the body of POST /api/v1/tokens.
+type CreateToken struct {
+	Uses    int   `json:"uses,omitempty" minimum:"0" maximum:"1000" doc:"machines it may join; 1 when absent"`
+	Seconds int64 `json:"seconds,omitempty" minimum:"0" doc:"how long it is valid; 24 h when absent, at most 30 days"`
+}
+
+// CreatedToken is shown once: the hub keeps only the secret's SHA-256.
+type CreatedToken struct {
+	ID      domain.TokenID `json:"id"`
+	Token   string         `json:"token"`
+	Uses    int            `json:"uses"`
+	Expires time.Time      `json:"expires"`
+	URL     string         `json:"url"`
+	Join    string         `json:"join" doc:"the command line that joins a machine"`
+}
+
+func (g *Gateway) registerTokens(api huma.API) {
+	huma.Register(api, op("list-tokens", http.MethodGet, "/api/v1/tokens", "List join tokens by their public ids"),
+		func(ctx context.Context, _ *struct{}) (*struct{ Body []fleet.Token }, error) {
+			out := &struct{ Body []fleet.Token }{}
+			g.cfg.Views.Engine.Read(func(uint64) { out.Body = g.cfg.Views.Fleet.Tokens() })
+			return out, nil
+		})
+	huma.Register(api, op("create-token", http.MethodPost, "/api/v1/tokens", "Make a join token"),
+		func(ctx context.Context, in *struct {
+			Body CreateToken `required:"false"`
+		}) (*struct{ Body CreatedToken }, error) {
+			t, err := g.createToken(ctx, in.Body)
+			return &struct{ Body CreatedToken }{t}, err
+		})
+	huma.Register(api, op("revoke-token", http.MethodDelete, "/api/v1/tokens/{id}", "Revoke a join token"),
+		func(ctx context.Context, in *struct {
+			ID string `path:"id" maxLength:"48"`
+		}) (*struct{}, error) {
+			return nil, g.do(ctx, hub.Target{Kind: event.KindPool, ID: pool.ID, Command: pool.RevokeToken{ID: domain.TokenID(in.ID)}})
+		})
+}
+
+func (g *Gateway) createToken(ctx context.Context, in CreateToken) (CreatedToken, error) {
+	life := min(time.Duration(in.Seconds)*time.Second, maxTokenLife)
+	if in.Seconds <= 0 {
+		life = defaultTokenLife
+	}
+	t, err := identity.NewToken(rand.Reader, g.cfg.Pin)
+	if err != nil {
+		return CreatedToken{}, problemOf(err)
+	}
+	c := CreatedToken{ID: t.ID(), Token: t.Plain(), Uses: max(in.Uses, 1), Expires: g.cfg.Now().Add(life).UTC().Truncate(time.Second), URL: g.cfg.PublicURL}
+	c.Join = "tensorturn agent join " + g.cfg.PublicURL + " --token " + c.Token
+	err = g.do(ctx, hub.Target{Kind: event.KindPool, ID: pool.ID, Command: pool.CreateToken{ID: t.ID(), Hash: t.Hash(), Expires: c.Expires, Uses: c.Uses}})
+	return c, err
+}

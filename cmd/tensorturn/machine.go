@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tensorturn/broker/gateway"
+	"tensorturn/domain"
+	"tensorturn/domain/machine"
+	"tensorturn/projections/fleet"
+)
+
+func machineCommand(a *app) *cobra.Command {
+	return group("machine", "see and steer the machines of the pool",
+		machineList(a), machineShow(a),
+		machineVerb(a, "drain", "let a machine finish what it trains, contribute it, and get no more"),
+		machineVerb(a, "resume", "end a drain or a quarantine"),
+		machineRevoke(a))
+}
+
+func machineList(a *app) *cobra.Command {
+	return &cobra.Command{Use: "list", Short: "list machines and what their slots hold", Args: args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			cl, err := a.client()
+			if err != nil {
+				return err
+			}
+			var ms []fleet.Machine
+			if err := cl.call(c.Context(), http.MethodGet, "/api/v1/machines", nil, &ms); err != nil {
+				return err
+			}
+			if a.json {
+				return a.object(ms)
+			}
+			rows := [][]string{}
+			for _, m := range ms {
+				rows = append(rows, []string{m.Name, string(m.ID), standing(m), holds(m), short(time.Since(m.Since))})
+			}
+			a.table([]string{"NAME", "MACHINE", "STATE", "SLOTS", "SINCE"}, rows)
+			return nil
+		}}
+}
+
+func standing(m fleet.Machine) string {
+	s := string(m.Standing)
+	if m.Draining && m.Standing != machine.Revoked {
+		s += ", draining"
+	}
+	if m.Quarantined != "" {
+		s += ", quarantined"
+	}
+	return s
+}
+
+// holds says for each slot what it holds.
+func holds(m fleet.Machine) string {
+	out := make([]string, len(m.Slots))
+	for i, s := range m.Slots {
+		out[i] = "idle"
+		if s.Run != "" {
+			out[i] = string(s.Unit) + " " + string(s.Run)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func machineShow(a *app) *cobra.Command {
+	return &cobra.Command{Use: "show MACHINE", Short: "show a machine, by id or name", Args: args("MACHINE"),
+		RunE: func(c *cobra.Command, got []string) error {
+			m, err := a.machine(c.Context(), got[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.object(m)
+			}
+			rows := [][]string{{"name", m.Name}, {"id", string(m.ID)}, {"state", standing(m)}, {"enrolled", m.Enrolled.Format(time.RFC3339)},
+				{"since", short(time.Since(m.Since))}, {"restarts", itoa(m.Restarts)}, {"key", m.NKey}, {"account", m.Account}}
+			if m.Quarantined != "" {
+				rows = append(rows, []string{"quarantined", m.Quarantined})
+			}
+			for _, s := range m.Slots {
+				rows = append(rows, []string{"slot " + string(s.Slot), holds(fleet.Machine{Slots: []fleet.Slot{s}})})
+			}
+			a.table([]string{"FIELD", "VALUE"}, rows)
+			return nil
+		}}
+}
+
+func (a *app) machine(ctx context.Context, idOrName string) (fleet.Machine, error) {
+	var m fleet.Machine
+	cl, err := a.client()
+	if err == nil {
+		err = cl.call(ctx, http.MethodGet, "/api/v1/machines/"+url.PathEscape(idOrName), nil, &m)
+	}
+	return m, err
+}
+
+// machineVerb is a command that tells a machine something and prints it after.
+func machineVerb(a *app, verb, help string) *cobra.Command {
+	return &cobra.Command{Use: verb + " MACHINE", Short: help, Args: args("MACHINE"),
+		RunE: func(c *cobra.Command, got []string) error {
+			return a.tellMachine(c.Context(), verb, got[0], "")
+		}}
+}
+
+func (a *app) tellMachine(ctx context.Context, verb, name, reason string) error {
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	var m fleet.Machine
+	if err := cl.call(ctx, http.MethodPost, "/api/v1/machines/"+url.PathEscape(name)+"/"+verb, gateway.Reasoned{Reason: reason}, &m); err != nil {
+		return err
+	}
+	if a.json {
+		return a.object(m)
+	}
+	a.say("%s (%s) is %s", m.Name, m.ID, standing(m))
+	return nil
+}
+
+func machineRevoke(a *app) *cobra.Command {
+	var yes bool
+	var reason string
+	c := &cobra.Command{Use: "revoke MACHINE", Short: "end a machine's membership for ever", Args: args("MACHINE"),
+		RunE: func(c *cobra.Command, got []string) error {
+			if !yes {
+				return domain.Invalid("revoke "+got[0], "a revoked machine cannot come back under its key", "say it with --yes")
+			}
+			return a.tellMachine(c.Context(), "revoke", got[0], reason)
+		}}
+	c.Flags().BoolVar(&yes, "yes", false, "really")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the log")
+	return c
+}

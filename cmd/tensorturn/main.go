@@ -1,0 +1,31 @@
+// Command tensorturn is the one binary: hub, agent, and the client of a hub's API. One file per command; they wire
+// packages together and decide nothing.
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// version is set at link time.
+var version = "dev"
+
+func main() { os.Exit(run()) }
+
+// run executes the command line and gives the exit code. A first SIGINT or SIGTERM cancels the context, so that the
+// hub drains and an agent contributes what it has; a second one ends the process.
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	t := newTerminal(os.Stdin, os.Stdout, os.Stderr)
+	cmd := newRoot(t)
+	err := cmd.ExecuteContext(ctx)
+	if err != nil && errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return exitInterrupted
+	}
+	return t.fail(err)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tensorturn/broker/gateway"
+	"tensorturn/domain"
+	"tensorturn/domain/blob"
+	"tensorturn/domain/dataset"
+	"tensorturn/domain/run"
+	"tensorturn/projections/runs"
+)
+
+func runSubmit(a *app) *cobra.Command {
+	var watch bool
+	var id string
+	c := &cobra.Command{Use: "submit SPEC.yaml", Short: "pack the data, store it, and start a run", Args: args("SPEC.yaml"),
+		RunE: func(c *cobra.Command, got []string) error {
+			spec, err := loadSpec(got[0])
+			if err != nil {
+				return err
+			}
+			cl, err := a.client()
+			if err != nil {
+				return err
+			}
+			r, err := a.submit(c.Context(), cl, id, spec)
+			if err != nil {
+				return err
+			}
+			if watch {
+				return a.watch(c.Context(), cl, r.ID)
+			}
+			if a.json {
+				return a.object(r)
+			}
+			a.print("%s", r.ID)
+			a.say("follow it with: tensorturn run watch %s", r.ID)
+			return nil
+		}}
+	c.Flags().BoolVar(&watch, "watch", false, "follow the run until it ends")
+	c.Flags().StringVar(&id, "id", "", "the run's id; submitting again under one id is safe")
+	return c
+}
+
+// submit packs and uploads the data set and starts the run.
+func (a *app) submit(ctx context.Context, cl *client, id string, spec run.Spec) (runs.Run, error) {
+	data, err := a.upload(ctx, cl, &spec)
+	if err != nil {
+		return runs.Run{}, err
+	}
+	if _, err := run.Resolve(spec, data); err != nil { // say it before anything is sent
+		return runs.Run{}, err
+	}
+	var r runs.Run
+	err = cl.call(ctx, http.MethodPost, "/api/v1/runs", gateway.SubmitRun{ID: id, Spec: spec, Data: data}, &r)
+	return r, err
+}
+
+// upload reads the CSV, packs it and stores it as a blob; parts that the hub has are not sent again.
+func (a *app) upload(ctx context.Context, cl *client, spec *run.Spec) (run.Dataset, error) {
+	if spec.Data.Path == "" {
+		return run.Dataset{}, domain.Invalid("submit run", "data.path is missing", "name the CSV file in the spec")
+	}
+	f, err := os.Open(spec.Data.Path)
+	if err != nil {
+		return run.Dataset{}, domain.NotFound("read data", plainPathError(err), "data.path is relative to the folder of the spec")
+	}
+	defer f.Close()
+	return a.pack(ctx, cl, spec, f)
+}
+
+func (a *app) pack(ctx context.Context, cl *client, spec *run.Spec, r io.Reader) (run.Dataset, error) {
+	table, err := dataset.ParseCSV(r, dataset.Options{Label: spec.Data.Label})
+	if err != nil {
+		return run.Dataset{}, err
+	}
+	has := func(ctx context.Context, d domain.Digest) bool {
+		resp, err := cl.do(ctx, http.MethodHead, "/blobs/"+string(d), nil, 0)
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return true
+	}
+	var sent int64
+	w := blob.NewWriter(ctx, func(ctx context.Context, d domain.Digest, b []byte) error {
+		if has(ctx, d) {
+			return nil
+		}
+		sent += int64(len(b))
+		return cl.putPart(ctx, d, b)
+	})
+	seed, holdout := spec.Seed, spec.Data.Holdout
+	if seed == 0 {
+		seed = run.DefaultSeed
+	}
+	if holdout == 0 {
+		holdout = run.DefaultHoldout
+	}
+	data, err := dataset.Pack(table, holdout, seed, w)
+	if err != nil {
+		return run.Dataset{}, err
+	}
+	if data.Blob, err = w.Close(); err != nil {
+		return run.Dataset{}, err
+	}
+	a.say("packed %s: %d rows to train on, %d held out (%.0f %%, stratified, seed %d), %d features, %d classes; sent %d bytes",
+		strings.TrimSpace(spec.Data.Path), data.Samples, data.Heldout, 100*holdout, seed, data.Features, data.Classes, sent)
+	return data, nil
+}

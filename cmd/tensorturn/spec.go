@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"go.yaml.in/yaml/v3"
+
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+)
+
+// maxSpecBytes bounds a spec file: a page of settings, not data.
+const maxSpecBytes = 256 << 10
+
+// loadSpec reads a run's specification. Unknown keys are errors that name the key, its line and the nearest known one.
+// A relative data path is taken from the folder of the spec.
+func loadSpec(path string) (run.Spec, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return run.Spec{}, domain.NotFound("read spec", plainPathError(err), "give the path of a YAML file, for example examples/digits.yaml")
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSpecBytes+1))
+	if err != nil {
+		return run.Spec{}, domain.Invalid("read spec "+path, err.Error(), "")
+	}
+	if len(b) > maxSpecBytes {
+		return run.Spec{}, domain.Invalid("read spec "+path, fmt.Sprintf("it is larger than %d bytes", maxSpecBytes), "a spec holds settings; data goes into data.path")
+	}
+	spec, err := parseSpec(path, b)
+	if err == nil && spec.Data.Path != "" && !filepath.IsAbs(spec.Data.Path) {
+		spec.Data.Path = filepath.Join(filepath.Dir(path), spec.Data.Path)
+	}
+	return spec, err
+}
+
+func parseSpec(name string, b []byte) (run.Spec, error) {
+	op := "read spec " + name
+	var doc yaml.Node
+	if err := yaml.Unmarshal(b, &doc); err != nil {
+		return run.Spec{}, domain.Invalid(op, strings.TrimPrefix(err.Error(), "yaml: "), "check indentation and colons")
+	}
+	if doc.Kind == 0 || len(doc.Content) == 0 {
+		return run.Spec{}, domain.Invalid(op, "it is empty", "begin with: data: {path: FILE.csv}")
+	}
+	if err := knownKeys(op, "", doc.Content[0], reflect.TypeFor[run.Spec]()); err != nil {
+		return run.Spec{}, err
+	}
+	var spec run.Spec
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	if err := dec.Decode(&spec); err != nil {
+		var te *yaml.TypeError
+		why := err.Error()
+		if errors.As(err, &te) && len(te.Errors) > 0 {
+			why = te.Errors[0]
+		}
+		return run.Spec{}, domain.Invalid(op, why, "see the table of fields in the README")
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return run.Spec{}, domain.Invalid(op, "it holds more than one document", "keep one run in one file")
+	}
+	return spec, nil
+}
+
+// knownKeys walks the document beside the type and stops at the first key that the type does not have.
+func knownKeys(op, at string, n *yaml.Node, t reflect.Type) error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		return domain.Invalid(op, fmt.Sprintf("line %d: %s must be a mapping", n.Line, cmpOr(at, "the document")), "write it as key: value lines")
+	}
+	fields := map[string]reflect.Type{}
+	for i := range t.NumField() {
+		tag, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+		fields[tag] = t.Field(i).Type
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		path := strings.TrimPrefix(at+"."+key.Value, ".")
+		ft, ok := fields[key.Value]
+		if !ok {
+			return domain.Invalid(op, fmt.Sprintf("line %d: unknown key %q", key.Line, domain.Clip(path, 80)), "did you mean "+nearest(key.Value, fields)+"?")
+		}
+		if seen[key.Value] {
+			return domain.Invalid(op, fmt.Sprintf("line %d: key %q stands twice", key.Line, path), "keep one of them")
+		}
+		seen[key.Value] = true
+		if err := knownKeys(op, path, n.Content[i+1], ft); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nearest is the known key with the smallest edit distance, the first in alphabetical order of equals.
+func nearest(key string, fields map[string]reflect.Type) string {
+	best, dist := "", 1<<30
+	names := make([]string, 0, len(fields))
+	for name := range fields {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if d := levenshtein.ComputeDistance(domain.Clip(key, 80), name); d < dist {
+			best, dist = name, d
+		}
+	}
+	return best
+}
+
+func cmpOr(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
+
+// plainPathError is "PATH: reason" without the name of the system call.
+func plainPathError(err error) string {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Path + ": " + pe.Err.Error()
+	}
+	return err.Error()
+}

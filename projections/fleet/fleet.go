@@ -1,0 +1,108 @@
+// Package fleet is the view of the pool: its machines, what their slots hold, and its join tokens by public id.
+package fleet
+
+import (
+	"slices"
+	"time"
+
+	"tensorturn/domain"
+	"tensorturn/domain/event"
+	"tensorturn/domain/machine"
+	"tensorturn/domain/run"
+)
+
+// Machine is one machine as people see it.
+type Machine struct {
+	ID          domain.MachineID `json:"id"`
+	Name        string           `json:"name"`
+	Standing    machine.Standing `json:"standing"`
+	Draining    bool             `json:"draining"`
+	Quarantined string           `json:"quarantined,omitempty"`
+	Slots       []Slot           `json:"slots"`
+	Enrolled    time.Time        `json:"enrolled"`
+	Since       time.Time        `json:"since"` // of the present standing
+	Restarts    int              `json:"restarts"`
+	NKey        string           `json:"nkey"`
+	Account     string           `json:"account"`
+}
+
+// Slot is one slot and the lease it holds.
+type Slot struct {
+	Slot  domain.SlotID `json:"slot"`
+	Run   domain.RunID  `json:"run,omitempty"`
+	Unit  run.Unit      `json:"unit,omitempty"`
+	Round int           `json:"round,omitempty"`
+	Epoch domain.Epoch  `json:"epoch,omitempty"`
+}
+
+// View holds all machines and tokens.
+type View struct {
+	byID   map[domain.MachineID]*Machine
+	order  []domain.MachineID
+	byNKey map[string]domain.MachineID
+	tokens tokens
+}
+
+// New returns an empty view.
+func New() *View {
+	return &View{byID: map[domain.MachineID]*Machine{}, byNKey: map[string]domain.MachineID{}, tokens: newTokens()}
+}
+
+// Name names the view.
+func (v *View) Name() string { return "fleet" }
+
+// List copies all machines, oldest first.
+func (v *View) List() []Machine {
+	out := make([]Machine, 0, len(v.order))
+	for _, id := range v.order {
+		out = append(out, v.byID[id].copied())
+	}
+	return out
+}
+
+// Find gives the machine with the id, or else the only one with the name.
+func (v *View) Find(idOrName string) (Machine, bool) {
+	if m, ok := v.byID[domain.MachineID(idOrName)]; ok {
+		return m.copied(), true
+	}
+	var found *Machine
+	for _, id := range v.order {
+		if m := v.byID[id]; m.Name == idOrName && m.Standing != machine.Revoked {
+			if found != nil {
+				return Machine{}, false
+			}
+			found = m
+		}
+	}
+	if found == nil {
+		return Machine{}, false
+	}
+	return found.copied(), true
+}
+
+// ByNKey gives the machine that a public nkey belongs to, "" when there is none.
+func (v *View) ByNKey(nkey string) (domain.MachineID, machine.Standing) {
+	m, ok := v.byID[v.byNKey[nkey]]
+	if !ok {
+		return "", ""
+	}
+	return m.ID, m.Standing
+}
+
+func (m *Machine) copied() Machine {
+	c := *m
+	c.Slots = slices.Clone(m.Slots)
+	return c
+}
+
+// Apply folds one event.
+func (v *View) Apply(e event.Envelope) {
+	switch e.Kind {
+	case event.KindMachine:
+		v.applyMachine(e)
+	case event.KindRun:
+		v.applyRun(e)
+	case event.KindPool:
+		v.tokens.apply(e)
+	}
+}

@@ -1,0 +1,67 @@
+// Package timeline is the view of what happened, one line an event, newest last, bounded for each run and for the pool.
+// The whole story is in the log; the timeline is for following and for the last screenful.
+package timeline
+
+import (
+	"time"
+
+	"tensorturn/domain"
+	"tensorturn/domain/event"
+)
+
+// MaxLines bounds what is kept for each aggregate kind and id.
+const MaxLines = 2000
+
+// Line is one event for people.
+type Line struct {
+	Seq  uint64     `json:"seq"`
+	Time time.Time  `json:"time"`
+	Kind event.Kind `json:"kind"`
+	ID   string     `json:"id"`
+	Name string     `json:"name"`
+	By   string     `json:"by"`
+	Text string     `json:"text"`
+}
+
+// View holds the lines of runs, and those of machines and the pool together under the empty id.
+type View struct {
+	lines map[domain.RunID][]Line
+}
+
+// New returns an empty view.
+func New() *View { return &View{lines: map[domain.RunID][]Line{}} }
+
+// Name names the view.
+func (v *View) Name() string { return "timeline" }
+
+// LineOf renders an event.
+func LineOf(e event.Envelope) Line {
+	return Line{Seq: e.Seq, Time: e.Time, Kind: e.Kind, ID: e.Agg, Name: e.Data.EventName(), By: string(e.Actor), Text: e.Data.Line()}
+}
+
+// Apply adds the event's line.
+func (v *View) Apply(e event.Envelope) {
+	id := domain.RunID("")
+	if e.Kind == event.KindRun {
+		id = domain.RunID(e.Agg)
+	}
+	l := append(v.lines[id], LineOf(e))
+	if len(l) >= 2*MaxLines { // cut in large steps, so that adding stays cheap
+		l = append([]Line(nil), l[len(l)-MaxLines:]...)
+	}
+	v.lines[id] = l
+}
+
+// Since copies at most limit lines of the run (or of the pool, for the empty id) behind sequence after, oldest first.
+func (v *View) Since(id domain.RunID, after uint64, limit int) []Line {
+	l := v.lines[id]
+	from := len(l)
+	for from > 0 && l[from-1].Seq > after {
+		from--
+	}
+	l = l[from:]
+	if len(l) > limit {
+		l = l[:limit]
+	}
+	return append([]Line{}, l...)
+}
