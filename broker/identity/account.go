@@ -18,33 +18,6 @@ const (
 	MachineSubs  = 256 // per connection; an agent needs two, a stock leaf one for each local subject
 )
 
-// Subjects of the service account, with the place of the machine's account in them. The account's public key in the
-// subject is the caller's identity: the server puts it there and no claim of another account can ask for it.
-const (
-	syncExport   = "tt.v1.from.*.sync"
-	wakeExport   = "tt.v1.to.*.wake"
-	accountToken = 4
-)
-
-// SyncSubject is where the hub hears the machine with this account.
-func SyncSubject(account string) string { return "tt.v1.from." + account + ".sync" }
-
-// WakeSubject is where the hub hints to the machine with this account.
-func WakeSubject(account string) string { return "tt.v1.to." + account + ".wake" }
-
-// SyncSubjects is what the hub's service subscribes to.
-const SyncSubjects = syncExport
-
-// AccountOfSync reads the caller out of a subject that SyncSubjects matched.
-func AccountOfSync(subject string) (account string, ok bool) {
-	const head, tail = len("tt.v1.from."), len(".sync")
-	if len(subject) <= head+tail {
-		return "", false
-	}
-	account = subject[head : len(subject)-tail]
-	return account, subject == SyncSubject(account) && nkeys.IsValidPublicAccountKey(account)
-}
-
 // Store bounds the hub account's JetStream, in bytes.
 type Store struct{ Disk, Memory int64 }
 
@@ -69,8 +42,8 @@ func (k *Keys) ServiceAccount() (string, error) {
 	return k.encodeAccount("SVC", k.svc, func(c *jwt.AccountClaims) {
 		c.Limits.Exports, c.Limits.WildcardExports = 2, true
 		c.Exports.Add(
-			&jwt.Export{Name: "sync", Subject: syncExport, Type: jwt.Service, AccountTokenPosition: accountToken},
-			&jwt.Export{Name: "wake", Subject: wakeExport, Type: jwt.Stream, AccountTokenPosition: accountToken},
+			&jwt.Export{Name: "sync", Subject: wire.SyncSubjects, Type: jwt.Service, AccountTokenPosition: wire.AccountToken},
+			&jwt.Export{Name: "wake", Subject: wire.WakeSubjects, Type: jwt.Stream, AccountTokenPosition: wire.AccountToken},
 		)
 	})
 }
@@ -81,9 +54,9 @@ func (k *Keys) MachineAccount(m Machine) (string, error) {
 	return k.encodeAccount(string(m.ID), m.account, func(c *jwt.AccountClaims) {
 		c.Imports.Add(
 			&jwt.Import{Name: "sync", Account: svc, Type: jwt.Service,
-				Subject: jwt.Subject(SyncSubject(m.Account)), LocalSubject: wire.LocalSync},
+				Subject: jwt.Subject(wire.SyncSubject(m.Account)), LocalSubject: wire.LocalSync},
 			&jwt.Import{Name: "wake", Account: svc, Type: jwt.Stream,
-				Subject: jwt.Subject(WakeSubject(m.Account)), LocalSubject: wire.LocalWake},
+				Subject: jwt.Subject(wire.WakeSubject(m.Account)), LocalSubject: wire.LocalWake},
 		)
 		c.Limits.Imports = 2
 		c.Limits.Conn, c.Limits.LeafNodeConn = MachineConns, MachineLeafs
