@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/crc32"
+	"reflect"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -106,6 +107,8 @@ func validate(e Envelope) error {
 	switch {
 	case e.Data == nil:
 		why = "it has no data"
+	case reflect.TypeOf(e.Data).Kind() != reflect.Pointer: // a fold would meet one form live and the other in a replay
+		why = fmt.Sprintf("its data is a %T, not a pointer", e.Data)
 	case !ok || command != e.Cause:
 		why = fmt.Sprintf("id %q is not one of command %q", domain.Clip(e.ID, 80), domain.Clip(string(e.Cause), 80))
 	case !e.Kind.Valid():

@@ -25,9 +25,9 @@ type version struct {
 // NewRegistry gives an empty registry.
 func NewRegistry() *Registry { return &Registry{facts: map[string]*fact{}} }
 
-// Add registers the first version of an event. fresh gives a zero value of its data; decoded data is always a
-// pointer, as everywhere in the project, whatever fresh gives. A name that is ill-formed, taken or not what the data says is a programming error and
-// panics: it shows at the first start, not in the log.
+// Add registers the first version of an event. fresh gives a zero value of its data; decoded data is always a pointer,
+// as everywhere in the project, whatever fresh gives. A name that is ill-formed, taken or not what the data says is a
+// programming error and panics: it shows at the first start, not in the log.
 func (r *Registry) Add(name string, v int, fresh func() Data) {
 	domain.Assert(ValidName(name), fmt.Sprintf("event name %q is not <thing>.<fact> in lower case", name))
 	domain.Assert(r.facts[name] == nil, fmt.Sprintf("event %s is registered twice", name))
@@ -54,7 +54,6 @@ func dataType(name string, fresh func() Data) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	domain.Assert(t.Implements(reflect.TypeFor[Data]()), fmt.Sprintf("data of %s is not a plain value", name))
 	return t
 }
 

@@ -22,10 +22,10 @@ type shape struct {
 	elem   *shape       // of a slice, array, map or pointer
 	fields map[string]*shape
 	list   []field // the same in their order
-	name   string // for errors
-	time   bool   // a time.Time, which travels as the timestamp extension
-	times  bool   // of the outermost shape: there is a time somewhere inside
-	raw    bool   // a msgpack.RawMessage: any value, kept as bytes
+	name   string  // for errors
+	time   bool    // a time.Time, which travels as the timestamp extension
+	times  bool    // of the outermost shape: there is a time somewhere inside
+	raw    bool    // a msgpack.RawMessage: any value, kept as bytes
 }
 
 // field is a field of a struct.

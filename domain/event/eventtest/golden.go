@@ -44,33 +44,41 @@ func Golden(t *testing.T, r *event.Registry, dir string, samples ...event.Data) 
 }
 
 func golden(t *testing.T, r *event.Registry, file, name string, v int, samples []event.Data) {
-	want, err := os.ReadFile(file)
+	b, err := os.ReadFile(file)
 	if os.IsNotExist(err) && *update {
-		want, err = write(r, file, name, v, samples)
+		b, err = write(r, file, name, v, samples)
 	}
 	if err != nil {
 		t.Fatalf("no golden sample: %v; run this test with -update once, and never edit the file", err)
 	}
+	if err := readable(r, b, name, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readable says what is wrong with a sample: a record that was once written must be read, and written the same way.
+func readable(r *event.Registry, want []byte, name string, v int) error {
 	e, err := event.Decode(r, 1, want)
 	if err != nil {
-		t.Fatalf("a record that was once written can no longer be read: %v", err)
+		return fmt.Errorf("a record that was once written can no longer be read: %w", err)
 	}
 	if e.Data.EventName() != name || e.Version != r.Latest(name) {
-		t.Fatalf("decoded as %s version %d", e.Data.EventName(), e.Version)
+		return fmt.Errorf("decoded as %s version %d", e.Data.EventName(), e.Version)
 	}
 	if line := e.Data.Line(); line == "" || strings.ContainsAny(line, "\n\r") || strings.HasSuffix(line, ".") {
-		t.Errorf("line %q: want one line without a full stop", line)
+		return fmt.Errorf("line %q: want one line without a full stop", line)
 	}
 	if v != r.Latest(name) {
-		return
+		return nil
 	}
 	got, err := event.Encode(e)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	if !bytes.Equal(got, want) {
-		t.Fatalf("the sample encodes to other bytes now\n was %x\n  is %x\na new field needs omitempty; any other change needs a new version or name", want, got)
+		return fmt.Errorf("the sample encodes to other bytes now\n was %x\n  is %x\na new field needs omitempty; any other change needs a new version or name", want, got)
 	}
+	return nil
 }
 
 // write makes the sample of one name and version, the newest one only.
