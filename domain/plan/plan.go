@@ -36,5 +36,49 @@ type Action struct {
 // Next proposes what to do now, in the order in which it must be decided. The caller applies the actions and asks again
 // until there are none; a few calls settle a snapshot. An action that run.Decide refuses is a defect of this package.
 func Next(s Snapshot) []Action {
-	return nil
+	free := make([]bool, len(s.Slots))
+	for i, sl := range s.Slots {
+		free[i] = sl.Free && sl.Usable
+	}
+	var out []Action
+	for _, r := range s.Runs {
+		if r.Phase.Ended() {
+			continue
+		}
+		b := newBoard(&s, r, free)
+		b.plan()
+		out = append(out, b.out...)
+		b.reserve(free)
+	}
+	return out
+}
+
+// plan runs the rules in the order in which one makes room for the next. Each changes the board as its actions will
+// change the run, so that the rules behind it see the effect.
+func (b *board) plan() {
+	if b.closing() {
+		return // everything else depends on what follows
+	}
+	b.retreat()
+	if b.r.Paused != "" {
+		return
+	}
+	if b.r.Phase == run.PhaseSubmitted {
+		b.initialise()
+		return
+	}
+	if b.alone() {
+		b.evaluate() // nobody else will: it comes before the slot's next train lease
+	}
+	if b.opening() {
+		return
+	}
+	if b.open() {
+		b.deal()
+		b.steal()
+		b.claim()
+		b.contribute()
+		b.release()
+	}
+	b.evaluate()
 }

@@ -1,0 +1,212 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+)
+
+// board is the working picture of one run: what is where, how fast everybody is, and the actions proposed so far with
+// their effect already drawn in.
+type board struct {
+	r       *run.State
+	sync    float64 // seconds between syncs: the price of a rearrangement
+	ahead   float64 // seconds that claims reach ahead
+	age     float64 // seconds since the round was opened
+	known   bool    // some speed is known; otherwise every speed is 1 and times are in samples
+	size    sizes
+	workers []worker // every slot of the pool and every slot with a lease, ordered by id
+	pool    []domain.ChunkID
+	out     []Action
+}
+
+// worker is one slot from the view of one run.
+type worker struct {
+	Slot
+	index       int     // in Snapshot.Slots, -1 when the pool does not know the slot any more
+	free        bool    // may be granted a lease of this run
+	mine        bool    // holds a lease of this run
+	train       bool    // holds a train lease of the open round
+	speed       float64 // samples per second to reckon with: measured, or the mean, or less when a chunk is overdue
+	shard       []domain.ChunkID
+	claimed     []domain.ChunkID // not trained yet; the first is under way
+	trained     int              // chunks in its local weights
+	asked       bool             // its contribution is requested or being cut
+	queue       float64          // samples in shard
+	pending     float64          // samples in claimed
+	contributed bool             // has an accepted contribution in this round
+}
+
+// sizes gives the samples of a chunk; run.ChunkSamples is the same for one chunk, this is for thousands.
+type sizes struct{ n, chunk, perEpoch int }
+
+func (z sizes) of(c domain.ChunkID) int {
+	return min(z.chunk, z.n-int(c)%z.perEpoch*z.chunk)
+}
+
+func (z sizes) sum(cs []domain.ChunkID) float64 {
+	n := 0
+	for _, c := range cs {
+		n += z.of(c)
+	}
+	return float64(n)
+}
+
+func newBoard(s *Snapshot, r *run.State, free []bool) *board {
+	b := &board{
+		r: r, sync: s.Timing.Sync.Seconds(), ahead: s.Timing.Ahead.Seconds(), age: s.RoundAge[r.ID],
+		size: sizes{n: r.Data.Samples, chunk: r.Spec.Chunk, perEpoch: run.ChunksPerEpoch(r.Spec, r.Data)},
+	}
+	if b.open() {
+		b.pool = r.Open.Pool
+	}
+	for i, sl := range s.Slots {
+		b.workers = append(b.workers, worker{Slot: sl, index: i, free: free[i]})
+	}
+	b.addStrangers()
+	contributed := b.contributors()
+	for i := range b.workers {
+		b.draw(&b.workers[i])
+		b.workers[i].contributed = contributed[b.workers[i].ID]
+	}
+	b.reckon()
+	return b
+}
+
+// addStrangers adds slots that hold a lease although the pool no longer lists them: an agent came back with fewer slots.
+func (b *board) addStrangers() {
+	find := func(id domain.SlotID) (int, bool) {
+		return slices.BinarySearchFunc(b.workers, id, func(w worker, id domain.SlotID) int { return strings.Compare(string(w.ID), string(id)) })
+	}
+	var missing []domain.SlotID
+	for id := range b.r.Leases {
+		if _, ok := find(id); !ok {
+			missing = append(missing, id)
+		}
+	}
+	slices.Sort(missing)
+	for _, id := range missing {
+		i, _ := find(id)
+		b.workers = slices.Insert(b.workers, i, worker{Slot: Slot{ID: id}, index: -1})
+	}
+}
+
+func (b *board) contributors() map[domain.SlotID]bool {
+	m := map[domain.SlotID]bool{}
+	if b.open() {
+		for _, c := range b.r.Open.Contributions {
+			m[c.Slot] = true
+		}
+	}
+	return m
+}
+
+// draw copies what the run knows about the slot.
+func (b *board) draw(w *worker) {
+	l := b.r.Leases[w.ID]
+	w.mine = l != nil
+	w.free = w.free && l == nil
+	if l == nil || l.Unit != run.UnitTrain || !b.open() {
+		return
+	}
+	w.train = true
+	w.claimed, w.trained = l.Claimed, len(l.Trained)
+	w.asked = l.Contribute != "" || l.Cut != nil
+	w.shard = b.r.Open.Shards[w.ID]
+	w.queue, w.pending = b.size.sum(w.shard), b.size.sum(w.claimed)
+}
+
+// reckon settles the speeds to plan with. An unknown one is the mean of the known. A chunk that takes longer than the
+// speed says bounds the speed from above: a hanging slot gets slower by the second.
+func (b *board) reckon() {
+	sum, n := 0.0, 0
+	for _, w := range b.workers {
+		if w.Speed > 0 {
+			sum, n = sum+w.Speed, n+1
+		}
+	}
+	b.known = n > 0
+	for i := range b.workers {
+		w := &b.workers[i]
+		switch {
+		case w.Speed > 0:
+			w.speed = w.Speed
+		case b.known:
+			w.speed = sum / float64(n)
+		default:
+			w.speed = 1
+			continue
+		}
+		if w.Busy > 0 && len(w.claimed) > 0 {
+			w.speed = min(w.speed, float64(b.size.of(w.claimed[0]))/w.Busy)
+		}
+	}
+}
+
+// open reports whether the run has a round that takes work.
+func (b *board) open() bool { return b.r.Open != nil && !b.r.Open.Closed }
+
+// able reports whether w may be given chunks: it can begin them without a contribution in between.
+func (b *board) able(w *worker) bool {
+	return w.Usable && (w.train && !w.asked || w.free) && !b.benched(w)
+}
+
+// benched keeps a slot whose next task error would end the run from getting work while another slot has failed less:
+// one broken machine must not end what the others can finish.
+func (b *board) benched(w *worker) bool {
+	fails := b.r.TaskFails[w.ID]
+	if fails < run.MaxTaskFailures-1 || w.train {
+		return false
+	}
+	return slices.ContainsFunc(b.workers, func(o worker) bool {
+		return o.Usable && (o.free || o.mine) && b.r.TaskFails[o.ID] < fails
+	})
+}
+
+// lag is the time until w has trained what it has claimed.
+func (w *worker) lag() float64 {
+	if w.pending == 0 {
+		return 0
+	}
+	return max(0, w.pending/w.speed-w.Busy)
+}
+
+// finish is the time until w has trained all it has and sent it, extra samples in extraChunks chunks included.
+func (b *board) finish(w *worker, extra float64, extraChunks int) float64 {
+	chunks := w.trained + len(w.claimed) + len(w.shard) + extraChunks
+	if chunks == 0 {
+		return 0
+	}
+	t := w.lag() + (w.queue+extra)/w.speed
+	if !b.known {
+		return t
+	}
+	sends := 1
+	if m := b.r.Spec.MaxChunksPerContribution; m > 0 {
+		sends = (chunks + m - 1) / m
+	}
+	return t + float64(sends)*w.Upload
+}
+
+// chunk is a typical chunk in samples.
+func (b *board) chunk() float64 { return float64(min(b.size.chunk, b.size.n)) }
+
+// do proposes c.
+func (b *board) do(c run.Command) { b.out = append(b.out, Action{Run: b.r.ID, Command: c}) }
+
+// grant gives w a train lease of the open round, if it has none.
+func (b *board) grant(w *worker, reason string) {
+	if w.train {
+		return
+	}
+	b.do(run.GrantLease{Slot: w.ID, Unit: run.UnitTrain, Round: b.r.Open.Number, Reason: reason})
+	w.free, w.mine, w.train = false, true, true
+}
+
+// take gives chunks to w's shard on the board.
+func (b *board) take(w *worker, cs []domain.ChunkID) {
+	w.shard = slices.Concat(w.shard, cs)
+	w.queue = b.size.sum(w.shard)
+}

@@ -1,0 +1,66 @@
+package plan
+
+import (
+	"tensorturn/domain/run"
+)
+
+// retreat takes back what must not stay: the queued chunks of slots that are suspect, draining, quarantined or gone, and
+// of all when the run is paused. A draining slot, and every slot of a paused run, sends what it has trained and is let go.
+func (b *board) retreat() {
+	for i := range b.workers {
+		w := &b.workers[i]
+		if !w.mine || w.Usable && b.r.Paused == "" {
+			continue
+		}
+		if w.Quarantined {
+			b.expel(w)
+			continue
+		}
+		if !w.train {
+			continue
+		}
+		b.recall(w)
+		switch {
+		case w.asked:
+		case w.Draining && !w.empty():
+			b.ask(w, reasonDrain+": the machine leaves with "+count(w.trained)+" trained")
+		case w.Draining:
+			b.let(w, "drained")
+		case b.r.Paused != "" && w.empty():
+			b.let(w, "paused")
+		case b.r.Paused != "" && len(w.claimed) == 0:
+			b.ask(w, reasonPaused+": "+count(w.trained)+" trained")
+		}
+	}
+}
+
+// recall returns w's shard to the pool.
+func (b *board) recall(w *worker) {
+	if len(w.shard) == 0 {
+		return
+	}
+	reason := "no contact"
+	switch {
+	case w.Draining:
+		reason = reasonDrain
+	case w.Suspect:
+		reason = "suspect"
+	case w.Usable:
+		reason = reasonPaused
+	}
+	b.do(run.ReturnShard{Slot: w.ID, Reason: reason})
+	b.pool = append(b.pool[:len(b.pool):len(b.pool)], w.shard...)
+	w.shard, w.queue = nil, 0
+}
+
+// expel ends the lease of a quarantined slot; all it holds goes back.
+func (b *board) expel(w *worker) {
+	b.pool = append(b.pool[:len(b.pool):len(b.pool)], w.shard...)
+	b.let(w, "quarantined")
+}
+
+func (b *board) let(w *worker, reason string) {
+	b.do(run.ReleaseLease{Slot: w.ID, Reason: reason})
+	w.train, w.mine = false, false
+	w.shard, w.claimed, w.trained, w.queue, w.pending = nil, nil, 0, 0, 0
+}
