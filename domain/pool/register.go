@@ -1,0 +1,11 @@
+package pool
+
+import "tensorturn/domain/event"
+
+// Register adds the facts of a pool to r.
+func Register(r *event.Registry) {
+	r.Add(NameFounded, 1, func() event.Data { return new(Founded) })
+	r.Add(NameTokenCreated, 1, func() event.Data { return new(TokenCreated) })
+	r.Add(NameTokenUsed, 1, func() event.Data { return new(TokenUsed) })
+	r.Add(NameTokenRevoked, 1, func() event.Data { return new(TokenRevoked) })
+}
