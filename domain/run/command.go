@@ -70,9 +70,12 @@ type (
 		Layout domain.Digest
 		Params int64
 	}
+	// ReportTrained says that contribution Number holds one more chunk. The number is needed: a report that was on its
+	// way when its contribution was refused must not count for the next one under the same lease.
 	ReportTrained struct {
 		Slot    domain.SlotID
 		Epoch   domain.Epoch
+		Number  int
 		Chunk   domain.ChunkID
 		Steps   int
 		Seconds float64

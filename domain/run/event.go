@@ -23,6 +23,7 @@ type (
 	// Paused stops the granting of new work; what runs may contribute.
 	Paused struct {
 		Reason string `msgpack:"reason"`
+		Gate   bool   `msgpack:"gate,omitempty"` // the norm gate refused every slot of a round: a person must look
 	}
 	// Resumed ends a pause.
 	Resumed struct{}
@@ -38,7 +39,7 @@ type (
 	Completed struct {
 		Model     domain.Digest `msgpack:"model"`
 		Samples   int64         `msgpack:"samples"`   // counted by the ledger
-		Evaluated bool          `msgpack:"evaluated"` // false: evaluation failed MaxEvaluationFailures times
+		Evaluated bool          `msgpack:"evaluated"` // false: failed MaxEvaluationFailures times, or nothing was held out
 	}
 
 	// LeaseGranted binds a unit to a slot. Its epoch is the sequence of this record.
@@ -63,7 +64,7 @@ type (
 		Silent   float64          `msgpack:"silent"` // seconds since the last renewal, as the hub measured it
 		Requeued []domain.ChunkID `msgpack:"requeued,omitempty"`
 	}
-	// TaskFailed is an error of the trainer, not of a machine or link.
+	// TaskFailed is an error of the trainer, not of a machine or link. It ends the lease.
 	TaskFailed struct {
 		Slot     domain.SlotID    `msgpack:"slot"`
 		Epoch    domain.Epoch     `msgpack:"epoch"`
@@ -144,7 +145,7 @@ type (
 		Number   int              `msgpack:"number"`
 		Chunks   []domain.ChunkID `msgpack:"chunks"`  // training order
 		Samples  int64            `msgpack:"samples"` // by the ledger: the delta's weight
-		Steps    int              `msgpack:"steps"`
+		Steps    int              `msgpack:"steps"`   // by the ledger, as the norm gate uses them
 		Blob     domain.Digest    `msgpack:"blob"`
 		Codec    Codec            `msgpack:"codec"`
 		Norm     float64          `msgpack:"norm"`            // L2 norm of the delta
@@ -189,14 +190,15 @@ type (
 		Chunks   int     `msgpack:"chunks"`
 		Deadline float64 `msgpack:"deadline"` // seconds from the round's opening
 	}
-	// RoundClosed fixes what the round's merge will read. All train leases of the round end with it.
+	// RoundClosed fixes what the round's merge will read. All train leases of the round are released just before it.
 	RoundClosed struct {
 		Round   int              `msgpack:"round"`
 		Reason  string           `msgpack:"reason"` // "complete" or "deadline"
 		Counted int              `msgpack:"counted"`
 		Missing []domain.ChunkID `msgpack:"missing,omitempty"` // carried to the next round
 	}
-	// RoundMerged gives the run its next base. Anyone can recompute it from the named blobs.
+	// RoundMerged gives the run its next base. Anyone can recompute it from the named blobs. Without inputs (the only
+	// contribution was revoked) base and momentum stay what they were.
 	RoundMerged struct {
 		Round        int           `msgpack:"round"`
 		Base         domain.Digest `msgpack:"base"`
@@ -218,7 +220,7 @@ type (
 		Accuracy float64       `msgpack:"accuracy"` // fraction
 		Loss     float64       `msgpack:"loss"`     // mean cross-entropy, nats
 	}
-	// EvaluationFailed is an attempt to evaluate that ended in an error.
+	// EvaluationFailed is an attempt to evaluate that ended in an error. It ends the lease.
 	EvaluationFailed struct {
 		Round  int           `msgpack:"round"`
 		Slot   domain.SlotID `msgpack:"slot"`

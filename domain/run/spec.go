@@ -70,8 +70,8 @@ type Optimizer struct {
 // Schedule is the inner learning rate over the run's sample clock.
 type Schedule struct {
 	Kind   string  `yaml:"kind" json:"kind" msgpack:"kind"`       // "cosine" or "constant"
-	Warmup float64 `yaml:"warmup" json:"warmup" msgpack:"warmup"` // fraction of the run
-	Floor  float64 `yaml:"floor" json:"floor" msgpack:"floor"`    // fraction of the peak at the end
+	Warmup float64 `yaml:"warmup" json:"warmup" msgpack:"warmup"` // fraction of the run; negative switches it off
+	Floor  float64 `yaml:"floor" json:"floor" msgpack:"floor"`    // fraction of the peak at the end; negative: to zero
 }
 
 // Round sizes the rounds.

@@ -6,6 +6,7 @@ import (
 
 // Limits of a run.
 const (
+	MaxLeases             = 900     // leases of one run at a time: they must end in one atomic batch with what ends them
 	MaxChunks             = 1 << 20 // chunks over all epochs; the state holds 24 bytes for each
 	MaxRoundChunks        = 1 << 15 // chunks of one round; a RoundOpened event must stay below domain.MaxEventBytes
 	MaxTaskFailures       = 3       // task errors of one unit before the run fails
@@ -59,6 +60,7 @@ type State struct {
 	Phase Phase
 	// Paused is the reason of a pause, empty when the run is not paused.
 	Paused string
+	Gate   bool   // the norm gate paused it
 	Reason string // why it failed or was cancelled
 	Spec   Spec
 	Data   Dataset
@@ -83,6 +85,7 @@ type State struct {
 	InitFails   int
 	TaskFails   map[domain.SlotID]int          // task errors in a row, by slot
 	Refusals    map[domain.MachineID]int       // refused contributions in a row
+	Ended       map[domain.SlotID]domain.Epoch // epoch of the slot's last lease that ended
 	FencedAt    map[domain.SlotID]domain.Epoch // newest epoch refused as fenced, so that it is recorded once
 }
 
@@ -97,7 +100,7 @@ type OpenRoundState struct {
 	Pool          []domain.ChunkID                   // queued, nobody's
 	Shards        map[domain.SlotID][]domain.ChunkID // queued, by slot
 	Contributions []Contribution                     // accepted, in order of acceptance
-	Numbers       map[domain.SlotID]int              // contributions decided so far, accepted or refused
+	Numbers       map[domain.SlotID]int              // contributions decided so far: accepted, refused, or cut to nothing
 	Counted       int                                // chunks contributed
 	Eta, Mu       float64
 	Deadline      float64 // seconds from opening, doubled by each extension
@@ -135,4 +138,23 @@ type Evaluation struct {
 	Model    domain.Digest
 	Final    bool
 	Failures int
+}
+
+// String names the status as it stands in the picture of a chunk's life.
+func (c ChunkStatus) String() string {
+	switch c {
+	case StatusUnplanned:
+		return "unplanned"
+	case StatusQueued:
+		return "queued"
+	case StatusClaimed:
+		return "claimed"
+	case StatusTrained:
+		return "trained"
+	case StatusContributed:
+		return "contributed"
+	case StatusMerged:
+		return "merged"
+	}
+	return "unknown"
 }

@@ -1,0 +1,144 @@
+package run
+
+import (
+	"fmt"
+
+	"tensorturn/domain"
+)
+
+// Audit checks what must hold in every state, whatever happened: each chunk is in exactly one place, the ledger is the
+// sum of the counted chunks, leases are unique. A violation is a domain.KindIntegrity error: a defect of this package
+// or a log that it did not write. It costs a walk over all chunks; the simulator calls it after every step, the hub
+// when it opens.
+func Audit(s *State) error {
+	if s == nil {
+		return nil
+	}
+	found := make([]Chunk, len(s.Chunks))
+	a := auditor{s: s, found: found, placed: make([]bool, len(s.Chunks))}
+	a.places()
+	a.ledger()
+	a.leases()
+	if a.err == "" {
+		return nil
+	}
+	return domain.Integrity(fmt.Sprintf("audit run %s at %d", s.ID, s.Seq), a.err, "keep the log and report this")
+}
+
+// auditor collects where each chunk is found and keeps the first violation.
+type auditor struct {
+	s      *State
+	found  []Chunk
+	placed []bool
+	err    string
+}
+
+func (a *auditor) fail(format string, args ...any) {
+	if a.err == "" {
+		a.err = fmt.Sprintf(format, args...)
+	}
+}
+
+// put notes that the chunks were found somewhere.
+func (a *auditor) put(cs []domain.ChunkID, status ChunkStatus, slot domain.SlotID) {
+	for _, c := range cs {
+		if c < 0 || int(c) >= len(a.found) {
+			a.fail("chunk %d does not exist", c)
+			continue
+		}
+		if a.placed[c] {
+			a.fail("chunk %d is in two places", c)
+		}
+		a.placed[c], a.found[c] = true, Chunk{Status: status, Slot: slot}
+	}
+}
+
+// places walks over every list of chunks and compares it with the table.
+func (a *auditor) places() {
+	s := a.s
+	a.put(s.Carried, StatusUnplanned, "")
+	for slot, l := range s.Leases {
+		a.put(l.Claimed, StatusClaimed, slot)
+		a.put(l.Trained, StatusTrained, slot)
+	}
+	if s.Open != nil {
+		a.put(s.Open.Pool, StatusQueued, "")
+		for slot, shard := range s.Open.Shards {
+			a.put(shard, StatusQueued, slot)
+		}
+		for _, k := range s.Open.Contributions {
+			a.put(k.Chunks, StatusContributed, k.Slot)
+		}
+	}
+	for c, have := range s.Chunks {
+		switch {
+		case a.placed[c] && have != a.found[c]:
+			a.fail("chunk %d is %s of %q by the table, %s of %q by the lists", c, have.Status, have.Slot, a.found[c].Status, a.found[c].Slot)
+		case !a.placed[c] && c < s.NextChunk && have.Status != StatusMerged:
+			a.fail("chunk %d is %s by the table and in no list", c, have.Status)
+		case !a.placed[c] && c >= s.NextChunk && have != Chunk{}:
+			a.fail("chunk %d is %s before any round owned it", c, have.Status)
+		}
+	}
+}
+
+// ledger compares the account with the chunks.
+func (a *auditor) ledger() {
+	s, g := a.s, gridOf(&a.s.Spec, &a.s.Data)
+	var counted int64
+	open := 0
+	for c, have := range s.Chunks {
+		if have.Status >= StatusContributed {
+			_, _, n := g.at(domain.ChunkID(c))
+			counted += int64(n)
+		}
+		if have.Status == StatusContributed {
+			open++
+		}
+	}
+	l := s.Ledger()
+	if l.Counted != counted {
+		a.fail("the ledger counts %d samples, the chunks %d", l.Counted, counted)
+	}
+	if l.Counted > l.Expected {
+		a.fail("the ledger counts %d samples of %d", l.Counted, l.Expected)
+	}
+	if s.Phase == PhaseCompleted && l.Counted != l.Expected {
+		a.fail("the run is completed with %d of %d samples", l.Counted, l.Expected)
+	}
+	if s.Open != nil && s.Open.Counted != open {
+		a.fail("the round counts %d chunks, the table %d", s.Open.Counted, open)
+	}
+}
+
+// leases checks epochs, single units, and that nothing is held without a lease.
+func (a *auditor) leases() {
+	s := a.s
+	epochs := map[domain.Epoch]bool{}
+	units := map[Unit]int{}
+	for _, slot := range s.Slots() {
+		l := s.Leases[slot]
+		units[l.Unit]++
+		if l.Slot != slot || l.Epoch == 0 || uint64(l.Epoch) > s.Seq || epochs[l.Epoch] {
+			a.fail("the lease of %s has slot %s and epoch %d", slot, l.Slot, l.Epoch)
+		}
+		epochs[l.Epoch] = true
+		if l.Unit == UnitTrain && (s.Open == nil || s.Open.Closed || s.Open.Number != l.Round) {
+			a.fail("the lease of %s trains round %d, which is not open", slot, l.Round)
+		}
+	}
+	if units[UnitInit] > 1 || units[UnitEvaluate] > 1 {
+		a.fail("%d slots make the first base, %d evaluate", units[UnitInit], units[UnitEvaluate])
+	}
+	if s.Phase.Ended() && len(s.Leases) > 0 {
+		a.fail("the run is %s and %d leases are held", s.Phase, len(s.Leases))
+	}
+	if s.Open == nil {
+		return
+	}
+	for slot := range s.Open.Shards {
+		if s.TrainLease(slot) == nil {
+			a.fail("%s has a shard and no lease", slot)
+		}
+	}
+}

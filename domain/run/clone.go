@@ -1,0 +1,59 @@
+package run
+
+import (
+	"maps"
+	"slices"
+
+	"tensorturn/domain"
+)
+
+// Clone copies the state, so that one may be read while the other evolves. Specs are never changed and are shared.
+func (s *State) Clone() *State {
+	if s == nil {
+		return nil
+	}
+	c := *s
+	c.Chunks = slices.Clone(s.Chunks)
+	c.Carried = slices.Clone(s.Carried)
+	c.Evaluations = slices.Clone(s.Evaluations)
+	c.TaskFails = maps.Clone(s.TaskFails)
+	c.Refusals = maps.Clone(s.Refusals)
+	c.Ended = maps.Clone(s.Ended)
+	c.FencedAt = maps.Clone(s.FencedAt)
+	if s.Evaluation != nil {
+		e := *s.Evaluation
+		c.Evaluation = &e
+	}
+	c.Leases = make(map[domain.SlotID]*Lease, len(s.Leases))
+	for slot, l := range s.Leases {
+		c.Leases[slot] = l.clone()
+	}
+	c.Open = s.Open.clone()
+	return &c
+}
+
+func (l *Lease) clone() *Lease {
+	c := *l
+	c.Claimed, c.Trained = slices.Clone(l.Claimed), slices.Clone(l.Trained)
+	if l.Cut != nil {
+		k := *l.Cut
+		c.Cut = &k
+	}
+	return &c
+}
+
+func (o *OpenRoundState) clone() *OpenRoundState {
+	if o == nil {
+		return nil
+	}
+	c := *o
+	c.Chunks, c.Pool = slices.Clone(o.Chunks), slices.Clone(o.Pool)
+	c.Contributions = slices.Clone(o.Contributions) // their chunks never change
+	c.Numbers = maps.Clone(o.Numbers)
+	c.NormRefused = maps.Clone(o.NormRefused)
+	c.Shards = make(map[domain.SlotID][]domain.ChunkID, len(o.Shards))
+	for slot, shard := range o.Shards {
+		c.Shards[slot] = slices.Clone(shard)
+	}
+	return &c
+}

@@ -1,0 +1,175 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+
+	"tensorturn/domain"
+	"tensorturn/domain/event"
+)
+
+// How long a round may take before it closes without all of its chunks.
+const (
+	DeadlineFactor  = 4.0   // times the expected time (design section 9)
+	DeadlineUnknown = 600.0 // seconds, while no speed is known: the first round measures
+	DeadlineLeast   = 10.0  // seconds: below it a round trip to an agent decides more than its speed
+)
+
+// decideOpen puts the carried chunks and the next B into a new round.
+func decideOpen(s *State, c OpenRound) ([]event.Data, error) {
+	if err := working(s, c); err != nil {
+		return nil, err
+	}
+	if s.Open != nil {
+		return nil, nil
+	}
+	if s.Phase != PhaseTraining {
+		return nil, conflict(c, "the run is %s", s.Phase)
+	}
+	if !s.left() {
+		return nil, conflict(c, "no chunk is left")
+	}
+	if !finite(c.Expected) || c.Expected < 0 {
+		return nil, invalid(c, "%v seconds expected", c.Expected)
+	}
+	carried := min(len(s.Carried), MaxRoundChunks)
+	own := min(s.budget(), len(s.Chunks)-s.NextChunk, MaxRoundChunks-carried)
+	chunks := slices.Clone(s.Carried[:carried])
+	for i := range own {
+		chunks = append(chunks, domain.ChunkID(s.NextChunk+i))
+	}
+	return one(&RoundOpened{Round: s.Merged + 1, Base: s.Base, Chunks: chunks, Carried: carried,
+		Eta: *s.Spec.Outer.LR, Mu: *s.Spec.Outer.Momentum, Expected: c.Expected, Deadline: deadline(s, c.Expected)})
+}
+
+// budget is B: what the first round recorded, and before it the spec's wish.
+func (s *State) budget() int {
+	if s.Budget > 0 {
+		return s.Budget
+	}
+	return s.Spec.Round.Chunks
+}
+
+func deadline(s *State, expected float64) float64 {
+	switch {
+	case s.Spec.Round.Deadline > 0:
+		return s.Spec.Round.Deadline
+	case expected > 0:
+		return max(float64(DeadlineFactor*expected), DeadlineLeast)
+	}
+	return DeadlineUnknown
+}
+
+// openRound finds the round that a command names. Past is true when that round is over.
+func openRound(s *State, c Command, round int) (past bool, err error) {
+	if round >= 1 && round <= s.Merged {
+		return true, nil
+	}
+	if err := live(s, c); err != nil {
+		return false, err
+	}
+	if s.Open == nil || s.Open.Number != round {
+		return false, conflict(c, "it is not open")
+	}
+	return false, nil
+}
+
+// decideExtend doubles the deadline of a round that has less than half of its chunks.
+func decideExtend(s *State, c ExtendRound) ([]event.Data, error) {
+	past, err := openRound(s, c, c.Round)
+	if past || err != nil {
+		return nil, err
+	}
+	o := s.Open
+	if o.Closed {
+		return nil, nil
+	}
+	if o.enough() {
+		return nil, conflict(c, "%d of %d chunks are enough to close it", o.Counted, len(o.Chunks))
+	}
+	return one(&RoundExtended{Round: o.Number, Counted: o.Counted, Chunks: len(o.Chunks), Deadline: float64(2 * o.Deadline)})
+}
+
+// enough reports whether at least half of the round's chunks are counted.
+func (o *OpenRoundState) enough() bool { return 2*o.Counted >= len(o.Chunks) }
+
+// Complete reports whether every chunk of the round is counted.
+func (o *OpenRoundState) Complete() bool { return o.Counted == len(o.Chunks) }
+
+// decideClose ends the work on a round. Every train lease ends in the same batch; what is not counted is carried.
+func decideClose(s *State, c CloseRound) ([]event.Data, error) {
+	past, err := openRound(s, c, c.Round)
+	if past || err != nil {
+		return nil, err
+	}
+	o := s.Open
+	if o.Closed {
+		return nil, nil
+	}
+	reason := "complete"
+	if !o.Complete() {
+		if !o.enough() {
+			return nil, conflict(c, "%d of %d chunks are less than half", o.Counted, len(o.Chunks))
+		}
+		reason = "deadline"
+	}
+	var facts []event.Data
+	for _, slot := range s.Slots() {
+		if l := s.Leases[slot]; l.Unit == UnitTrain {
+			facts = append(facts, release(s, l, "round closed"))
+		}
+	}
+	return append(facts, &RoundClosed{Round: o.Number, Reason: reason, Counted: o.Counted, Missing: s.uncounted()}), nil
+}
+
+// uncounted lists the open round's chunks that no contribution holds, by number: the sample clock's order.
+func (s *State) uncounted() []domain.ChunkID {
+	var missing []domain.ChunkID
+	for _, c := range s.Open.Chunks {
+		if s.Chunks[c].Status < StatusContributed {
+			missing = append(missing, c)
+		}
+	}
+	slices.Sort(missing)
+	return missing
+}
+
+// decideMerge records the outer step of a closed round.
+func decideMerge(s *State, c RecordMerge) ([]event.Data, error) {
+	past, err := openRound(s, c, c.Round)
+	if past || err != nil {
+		return nil, err
+	}
+	if !s.Open.Closed || len(s.Open.Contributions) == 0 {
+		return nil, conflict(c, "it does not wait for a merge")
+	}
+	for _, d := range []domain.Digest{c.NextBase, c.NextMomentum} {
+		if _, err := domain.ParseDigest(string(d)); err != nil {
+			return nil, invalid(c, "%q is not a digest", domain.Clip(string(d), 80))
+		}
+	}
+	if !finite(c.StepNorm) || c.StepNorm < 0 {
+		return nil, invalid(c, "a step of norm %v", c.StepNorm)
+	}
+	merged := &RoundMerged{Round: c.Round, Base: s.Base, Momentum: s.Momentum, Inputs: s.inputs(), Eta: s.Open.Eta, Mu: s.Open.Mu,
+		NextBase: c.NextBase, NextMomentum: c.NextMomentum, StepNorm: c.StepNorm}
+	facts := []event.Data{merged}
+	if s.last() && s.Data.Heldout == 0 {
+		facts = append(facts, &Completed{Model: c.NextBase, Samples: s.Counted})
+	}
+	return facts, nil
+}
+
+// last reports whether nothing is left to train once the open round is merged.
+func (s *State) last() bool { return s.NextChunk == len(s.Chunks) && len(s.Carried) == 0 }
+
+// mergedWithout ends a closed round that has lost its only contribution: no input, the same model and momentum.
+func (s *State) mergedWithout() *RoundMerged {
+	return &RoundMerged{Round: s.Open.Number, Base: s.Base, Momentum: s.Momentum, Eta: s.Open.Eta, Mu: s.Open.Mu,
+		NextBase: s.Base, NextMomentum: s.Momentum}
+}
+
+// String names a round for people.
+func (o *OpenRoundState) String() string {
+	return fmt.Sprintf("round %d: %d of %d chunks", o.Number, o.Counted, len(o.Chunks))
+}

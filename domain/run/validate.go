@@ -1,0 +1,193 @@
+package run
+
+import (
+	"fmt"
+	"math"
+	"unicode"
+	"unicode/utf8"
+
+	"tensorturn/domain"
+)
+
+// Limits of a spec: beyond them a figure is a typing error, and sums of what is below them cannot overflow.
+const (
+	MaxEpochs      = 1 << 20
+	MaxSamples     = 1<<31 - 1 // × MaxEpochs stays within an int64
+	MaxBatch       = 1 << 20
+	MaxFeatures    = 1 << 20
+	MaxClasses     = 1 << 16
+	MaxHiddenLayer = 32
+	MaxHiddenWidth = 1 << 16
+	MaxPathLength  = 4096
+	MaxRate        = 1e3 // learning rates, and the gradient norm of clip
+	MaxHoldout     = 0.9
+	MaxKeepEvery   = 1 << 20
+	MaxDeadline    = 30 * 24 * 3600.0 // seconds
+)
+
+const opSpec = "check spec"
+
+// bad refuses one field of a spec: it names the field, the value and what is allowed.
+func bad(field string, value any, allowed string) error {
+	text := domain.Clip(fmt.Sprint(value), domain.MaxNameLength)
+	return domain.Invalid(opSpec, fmt.Sprintf("%s is %s", field, text), fmt.Sprintf("set %s to %s", field, allowed))
+}
+
+// within refuses a number outside [lo, hi]; NaN is outside of everything.
+func within[T int | float64](field string, v, lo, hi T) error {
+	if v >= lo && v <= hi {
+		return nil
+	}
+	return bad(field, v, fmt.Sprintf("%v to %v", lo, hi))
+}
+
+// oneOf refuses a word that is not among the allowed ones.
+func oneOf[T ~string](field string, v T, allowed ...T) error {
+	list := ""
+	for i, a := range allowed {
+		if v == a {
+			return nil
+		}
+		if i > 0 {
+			list += " or "
+		}
+		list += fmt.Sprintf("%q", string(a))
+	}
+	return bad(field, fmt.Sprintf("%q", string(v)), list)
+}
+
+// first is the first error of the list.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkSpec checks every field of a filled spec by itself.
+func checkSpec(s *Spec) error {
+	return first(
+		checkText("name", s.Name, domain.MaxNameLength),
+		oneOf("mode", s.Mode, ModeFused),
+		checkText("data.path", s.Data.Path, MaxPathLength),
+		checkText("data.label", s.Data.Label, domain.MaxNameLength),
+		above("data.holdout", s.Data.Holdout, MaxHoldout),
+		oneOf("trainer", s.Trainer, Builtin),
+		checkModel(&s.Model),
+		checkOptimizer(&s.Optimizer),
+		checkSchedule(&s.Schedule),
+		within("batch", s.Batch, 1, MaxBatch),
+		within("epochs", s.Epochs, 1, MaxEpochs),
+		checkChunk(s),
+		checkRound(&s.Round),
+		checkOuter(&s.Outer),
+		oneOf("codec", s.Codec, CodecE3M0, CodecFP32),
+		within("max_chunks_per_contribution", s.MaxChunksPerContribution, 0, MaxRoundChunks),
+		within("evaluate_every", s.EvaluateEvery, 0, MaxChunks),
+		within("keep_every", s.KeepEvery, 1, MaxKeepEvery),
+	)
+}
+
+// above refuses a number that is not in (0, hi].
+func above(field string, v, hi float64) error {
+	if v > 0 && v <= hi {
+		return nil
+	}
+	return bad(field, v, fmt.Sprintf("a number above 0, up to %v", hi))
+}
+
+func checkText(field, v string, limit int) error {
+	if len(v) > limit {
+		return bad(field, fmt.Sprintf("%d bytes long", len(v)), fmt.Sprintf("at most %d bytes", limit))
+	}
+	if !utf8.ValidString(v) {
+		return bad(field, fmt.Sprintf("%q", v), "valid UTF-8 text")
+	}
+	for _, r := range v {
+		if unicode.IsControl(r) {
+			return bad(field, fmt.Sprintf("%q", v), "text without control characters")
+		}
+	}
+	return nil
+}
+
+func checkModel(m *Model) error {
+	if len(m.Hidden) > MaxHiddenLayer {
+		return bad("model.hidden", fmt.Sprintf("%d layers long", len(m.Hidden)), fmt.Sprintf("at most %d layers", MaxHiddenLayer))
+	}
+	err := oneOf("model.kind", m.Kind, ModelMLP)
+	for i, w := range m.Hidden {
+		err = first(err, within(fmt.Sprintf("model.hidden[%d]", i), w, 1, MaxHiddenWidth))
+	}
+	return err
+}
+
+func checkOptimizer(o *Optimizer) error {
+	err := first(
+		oneOf("optimizer.kind", o.Kind, OptimizerAdamW, OptimizerSGD),
+		above("optimizer.lr", o.LR, MaxRate),
+		within("optimizer.weight_decay", o.WeightDecay, 0, 1),
+	)
+	if err == nil && !(math.Abs(o.Clip) <= MaxRate) {
+		err = bad("optimizer.clip", o.Clip, fmt.Sprintf("a gradient norm up to %v, or a negative number for no clipping", MaxRate))
+	}
+	if o.Kind == OptimizerSGD {
+		if err == nil && (o.Beta1 != 0 || o.Beta2 != 0) {
+			err = bad("optimizer.beta1, beta2", fmt.Sprintf("%v, %v", o.Beta1, o.Beta2), "nothing with sgd, which has none")
+		}
+		return err
+	}
+	return first(err, beta("optimizer.beta1", o.Beta1), beta("optimizer.beta2", o.Beta2))
+}
+
+// beta refuses a decay that is not in [0, 1).
+func beta(field string, v float64) error {
+	if v >= 0 && v < 1 {
+		return nil
+	}
+	return bad(field, v, "a number from 0 to below 1")
+}
+
+func checkSchedule(s *Schedule) error {
+	err := oneOf("schedule.kind", s.Kind, ScheduleCosine, ScheduleConstant)
+	if err == nil && !(s.Warmup <= 1 && s.Warmup >= -1) {
+		err = bad("schedule.warmup", s.Warmup, "a fraction of the run up to 1, or -1 for no warm-up")
+	}
+	if err == nil && !(s.Floor <= 1 && s.Floor >= -1) {
+		err = bad("schedule.floor", s.Floor, "a fraction of the peak up to 1, or -1 to end at zero")
+	}
+	return err
+}
+
+// WarmupFraction is the part of the run that warms up, 0 when it is switched off.
+func (s Schedule) WarmupFraction() float64 { return max(s.Warmup, 0) }
+
+// FloorFraction is the part of the peak rate that is left at the end, 0 when it is switched off.
+func (s Schedule) FloorFraction() float64 { return max(s.Floor, 0) }
+
+func checkChunk(s *Spec) error {
+	if s.Chunk >= s.Batch && s.Chunk%s.Batch == 0 && s.Chunk <= MaxSamples {
+		return nil
+	}
+	return bad("chunk", s.Chunk, fmt.Sprintf("a multiple of batch (%d): a chunk is a whole number of steps", s.Batch))
+}
+
+func checkRound(r *Round) error {
+	return first(
+		within("round.chunks", r.Chunks, 0, MaxRoundChunks),
+		within("round.deadline_seconds", r.Deadline, 0, MaxDeadline),
+	)
+}
+
+func checkOuter(o *Outer) error {
+	var err error
+	if o.LR != nil {
+		err = above("outer.lr", *o.LR, 2)
+	}
+	if o.Momentum != nil {
+		err = first(err, beta("outer.momentum", *o.Momentum))
+	}
+	return err
+}
