@@ -14,13 +14,15 @@ type Record struct {
 }
 
 // Log is the append-only record of everything decided. It has one writer: every append names the sequence it believes
-// to be the last. Implementations are safe for one appender and many readers.
+// to be the last. Implementations are safe for one appender and many readers. Read and Last come behind every earlier
+// Append, one that failed included: what they do not show will not appear later, unless another writer writes it.
 type Log interface {
 	// Append stores all records or none, durably, behind sequence expect, and returns the sequence of the last one.
 	// At most domain.MaxBatchEvents records. Errors:
 	//
 	//   - *ConflictError: the log's last sequence is not expect. Another writer, or an earlier append that was stored
-	//     although it failed: the committer looks for its own ids before it blames somebody else.
+	//     although it failed: the committer looks for its own ids before it blames somebody else. Also for a batch with
+	//     an event id that was stored a moment ago.
 	//   - domain.KindUnavailable: nothing is known to be stored; the append may have happened (ambiguous).
 	Append(ctx context.Context, expect uint64, recs []Record) (last uint64, err error)
 	// Read yields the records from sequence from (1 is the first) to the end at the time of the call. A gap or an
