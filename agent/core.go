@@ -35,6 +35,7 @@ type Core struct {
 
 	head    []byte
 	renewAt time.Duration // 0: never
+	muted   bool          // the sync in flight makes no offers: it was sent behind the fence
 
 	stopping bool
 	stopAt   time.Duration // give up the drain
@@ -205,8 +206,9 @@ func (c *Core) request(now time.Duration, counter uint64) wire.SyncRequest {
 		Stopping: c.stopping, Head: c.head, Renew: c.renewAt > 0 && now >= c.renewAt,
 		Build: domain.Clip(c.cfg.Build, wire.MaxText), Missing: append([]domain.Digest(nil), c.missing...),
 	}
+	c.muted = c.Fenced(now)
 	for _, s := range c.slots {
-		r.Slots = append(r.Slots, s.report(c.Fenced(now)))
+		r.Slots = append(r.Slots, s.report(c.muted))
 	}
 	return r
 }

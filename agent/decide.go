@@ -58,17 +58,17 @@ func (c *Core) initialise(now time.Duration, s *slot, l *lease) Effect {
 func (c *Core) train(now time.Duration, s *slot, l *lease) Effect {
 	l.obey()
 	goal, contribute := l.goal()
-	if contribute && len(l.trained) >= goal {
-		return c.contribute(now, s, l)
-	}
+	full := len(l.trained) >= goal
 	chunk, ok := l.nextChunk()
 	if !ok && l.want.contribute { // what was lost is no longer claimed
+		full = true
+	}
+	switch {
+	case contribute && full && len(l.trained) > 0:
 		return c.contribute(now, s, l)
-	}
-	if l.lost {
+	case l.lost:
 		return l.begin(opReset, now, Reset{Slot: s.index, Epoch: l.epoch, Boundary: len(l.trained), Base: l.want.base})
-	}
-	if !ok {
+	case contribute && full || !ok:
 		return nil
 	}
 	l.partial = partial{}
@@ -111,10 +111,10 @@ func (l *lease) unclaimed() bool {
 	return false
 }
 
-// contribute makes and sends the delta of everything trained; with nothing trained there is nothing to do. Without
-// contact it waits: a delta sent now might come after the lease has moved on.
+// contribute makes and sends the delta of everything trained. Without contact it waits: a delta sent now might come
+// after the lease has moved on.
 func (c *Core) contribute(now time.Duration, s *slot, l *lease) Effect {
-	if len(l.trained) == 0 || c.Fenced(now) {
+	if c.Fenced(now) {
 		return nil
 	}
 	if l.delta == nil || l.delta.boundary != len(l.trained) {

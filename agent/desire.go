@@ -18,6 +18,9 @@ func (c *Core) replied(now time.Duration, in Replied) []Effect {
 		return nil
 	}
 	c.contact.acknowledged(now, seconds(r.Interval), seconds(r.Lease), r.Stop)
+	if c.muted && c.holding() {
+		c.contact.tell() // what was held back
+	}
 	var out []Effect
 	for _, d := range r.Slots {
 		if d.Index >= 0 && d.Index < len(c.slots) {
