@@ -1,0 +1,54 @@
+package hub
+
+import (
+	"time"
+
+	"tensorturn/domain"
+	"tensorturn/domain/event"
+)
+
+// Limits of the hub. Each is written once and tested at the limit.
+const (
+	MaxLiveRuns   = 256                    // runs that have not ended; more on one owner's pool is a loop in somebody's script
+	MaxInputs     = 256                    // inputs of one Step: what a synced append of a few milliseconds should carry
+	MaxTargets    = 16                     // targets of one Do
+	maxCommandID  = domain.MaxIDLength - 4 // of a Do: parts of a large group add a suffix to it
+	maxPlanPasses = 64                     // rounds of planning in one Step; a planner that does not converge must not stop the hub
+	maxCauses     = 1 << 16
+	maxRetired    = 8  // earlier incarnations of a machine that are still recognised as such
+	maxWorked     = 32 // runs remembered per machine, newest last, for which it may hold deltas
+)
+
+// Retry pacing of jobs and of a log that cannot be written.
+const (
+	retryFirst   = time.Second
+	retryLongest = time.Minute
+	reopenFirst  = 250 * time.Millisecond
+	reopenMost   = 10 * time.Second
+)
+
+// preparingLeases is how many lease times a slot may prepare (fetch data, compile) without visible progress.
+const preparingLeases = 10
+
+// Config is what Core needs to know.
+type Config struct {
+	Timing domain.Timing
+	// Process tells this hub process from its predecessors: command ids contain it, so that a record of an earlier
+	// process is never taken for one's own. Drawn at the edge; any id.
+	Process string
+	// Replayed, if set, is given every event of the log by Open, in order and in lists of at most
+	// domain.MaxBatchEvents: projections start from it and go on with Committed.
+	Replayed func([]event.Envelope)
+}
+
+// backoff doubles from first with the attempts made so far, up to most.
+func backoff(attempts int, first, most time.Duration) time.Duration {
+	d := first
+	for range attempts {
+		d *= 2
+		if d >= most {
+			return most
+		}
+	}
+	return d
+}

@@ -1,0 +1,136 @@
+package hub
+
+import (
+	"bytes"
+	"time"
+
+	"tensorturn/broker/wire"
+	"tensorturn/domain"
+)
+
+// gate lets one sync of a machine be in work. A newer request replaces one that waits: it says everything the older one
+// said, and the agent has given that one up.
+type gate struct {
+	busy bool
+	next *incoming
+}
+
+// incoming is a request of a machine with the way back.
+type incoming struct {
+	machine domain.MachineID
+	request wire.SyncRequest
+	reply   func([]byte)
+}
+
+// reply is an answer on its way to an agent.
+type reply struct {
+	to     *incoming
+	answer Answer
+}
+
+// handle takes a request from the link; it never blocks.
+func (s *Service) handle(account string, data []byte, send func([]byte)) {
+	s.mu.Lock()
+	m, known := s.accounts[account]
+	s.mu.Unlock()
+	if !known {
+		s.sendReply(send, errorReply(s.cfg.Core.Timing, time.Now(), domain.Denied("sync", "the account belongs to no machine of this pool", "join it with a token: tensorturn token create")))
+		return
+	}
+	req, err := wire.DecodeRequest(data)
+	if err != nil {
+		s.cfg.Logger.Warn().Str("machine", string(m)).Err(err).Msg("unreadable request")
+		s.sendReply(send, errorReply(s.cfg.Core.Timing, time.Now(), err))
+		return
+	}
+	s.enter(&incoming{machine: m, request: *req, reply: send})
+}
+
+// enter puts the request to work, or in the place of an older one that waits.
+func (s *Service) enter(in *incoming) {
+	s.mu.Lock()
+	g := s.gates[in.machine]
+	if g == nil {
+		g = &gate{}
+		s.gates[in.machine] = g
+	}
+	if g.busy {
+		if g.next == nil || g.next.request.Incarnation != in.request.Incarnation || g.next.request.Counter < in.request.Counter {
+			g.next = in
+		}
+		s.mu.Unlock()
+		return
+	}
+	g.busy = true
+	s.mu.Unlock()
+	s.work(in)
+}
+
+func (s *Service) work(in *incoming) {
+	err := s.put(task{in: Sync{Machine: in.machine, Request: in.request}, answer: func(a Answer) { s.answered(in, a) }})
+	if err != nil {
+		s.sendReply(in.reply, errorReply(s.cfg.Core.Timing, time.Now(), err))
+		s.leave(in.machine)
+	}
+}
+
+// answered is called on the loop: the reply is encoded and sent elsewhere. When too many wait this one is dropped; the
+// agent asks again.
+func (s *Service) answered(in *incoming, a Answer) {
+	select {
+	case s.replies <- reply{to: in, answer: a}:
+	default:
+		s.cfg.Logger.Warn().Str("machine", string(in.machine)).Msg("reply dropped: too many wait to be sent")
+	}
+	s.leave(in.machine)
+}
+
+// leave opens the gate for the request that waits.
+func (s *Service) leave(m domain.MachineID) {
+	s.mu.Lock()
+	g := s.gates[m]
+	next := g.next
+	g.next = nil
+	if next == nil {
+		g.busy = false
+	}
+	s.mu.Unlock()
+	if next != nil {
+		s.work(next)
+	}
+}
+
+// sendReplies finishes replies with what only the edge has (credential, signed head) and sends them.
+func (s *Service) sendReplies() {
+	for r := range s.replies {
+		out := r.answer.Reply
+		if out.Error == nil {
+			s.mu.Lock()
+			newest := s.heads.newest
+			s.mu.Unlock()
+			if !bytes.Equal(newest, r.to.request.Head) {
+				out.Head = newest
+			}
+			if r.to.request.Renew && s.cfg.Renew != nil {
+				jwt, err := s.cfg.Renew(r.to.machine)
+				if err != nil {
+					s.cfg.Logger.Error().Str("machine", string(r.to.machine)).Err(err).Msg("credential not renewed")
+				}
+				out.Credential = jwt
+			}
+		}
+		s.sendReply(r.to.reply, out)
+	}
+}
+
+func (s *Service) sendReply(send func([]byte), out *wire.SyncReply) {
+	b, err := wire.EncodeReply(out)
+	if err != nil {
+		b, err = wire.EncodeReply(errorReply(s.cfg.Core.Timing, time.Now(), err))
+	}
+	if err != nil {
+		s.cfg.Logger.Error().Err(err).Msg("reply not encoded")
+		return
+	}
+	send(b)
+}

@@ -1,0 +1,181 @@
+package hub
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tensorturn/domain"
+	"tensorturn/domain/machine"
+	"tensorturn/domain/run"
+)
+
+// inspected hears a worker's finding on an offer that still stands; one that no longer does is forgotten.
+func (b *batch) inspected(x Inspected) {
+	c := b.c
+	in := c.mem.inspect[x.Job.Slot]
+	if in == nil || !in.running || !sameOffer(in.job, x.Job) {
+		return
+	}
+	in.running = false
+	s := c.fold.runs[x.Job.Run]
+	if s == nil || s.Leases[x.Job.Slot] == nil || s.Leases[x.Job.Slot].Epoch != x.Job.Epoch {
+		delete(c.mem.inspect, x.Job.Slot)
+		return
+	}
+	found := x.Found
+	if x.Err != nil {
+		// A blob that is not there may have been collected between the agent's question and its offer: ask for it again.
+		if domain.KindOf(x.Err) != domain.KindNotFound || !c.mem.overdue(x.Job.Offer.Blob, x.Job.Slot.Machine(), b.now, c.cfg.Timing.Lease) {
+			in.attempts++
+			in.retry = b.now.Add(backoff(in.attempts-1, retryFirst, retryLongest))
+			return
+		}
+		found = run.Inspection{Why: run.RefusedUnreadable, Note: "the delta's parts are not in the store"}
+	}
+	delete(c.mem.wanted, x.Job.Offer.Blob)
+	delete(c.mem.inspect, x.Job.Slot)
+	b.beginOwn(hubActor, string(x.Job.Run), "inspected", string(x.Job.Slot), uint64Text(uint64(x.Job.Epoch)), uint64Text(b.seq))
+	cmd := offerCommand(x.Job.Slot, x.Job.Epoch, x.Job.Number, x.Job.Offer)
+	cmd.Inspection = &found
+	if _, err := b.run(x.Job.Run, cmd); err != nil {
+		b.expected(err)
+		return
+	}
+	b.quarantine(x.Job)
+}
+
+// quarantine takes a machine out whose contributions are refused again and again. A run that paused because its norm
+// gate refused everybody accuses nobody.
+func (b *batch) quarantine(j InspectJob) {
+	s, id := b.c.fold.runs[j.Run], j.Slot.Machine()
+	if s.Refusals[id] < run.MaxRefusals || s.Paused != "" || b.c.fold.machines[id] == nil {
+		return
+	}
+	b.refused(b.machine(id, machine.Quarantine{Reason: fmt.Sprintf("%d contributions in a row refused in run %s", s.Refusals[id], j.Run)}))
+}
+
+// merged hears a worker's result for the round that still waits for it.
+func (b *batch) merged(x Merged) {
+	c := b.c
+	m := c.mem.merges[x.Job.Run]
+	s := c.fold.runs[x.Job.Run]
+	if m == nil || !m.running || !sameMerge(m.job, x.Job) {
+		return
+	}
+	m.running = false
+	if !awaitsMerge(s) {
+		delete(c.mem.merges, x.Job.Run)
+		return
+	}
+	b.beginOwn(hubActor, string(x.Job.Run), "merged", string(x.Job.Run), uint64Text(uint64(x.Job.Round)), uint64Text(b.seq))
+	switch {
+	case len(x.Unreadable) > 0:
+		b.unreadable(m, x.Unreadable)
+	case x.Err != nil:
+		if k := domain.KindOf(x.Err); k == domain.KindInvalid && s.Paused == "" {
+			// the arithmetic itself says no: the last good model stays and a person must look
+			_, err := b.run(s.ID, run.Pause{Reason: domain.Clip("merge failed: "+x.Err.Error(), domain.MaxReasonLength)})
+			b.refused(err)
+		}
+		b.retry(m)
+	default:
+		delete(c.mem.merges, x.Job.Run)
+		for _, in := range x.Job.Inputs {
+			delete(c.mem.wanted, in.Blob)
+		}
+		_, err := b.run(s.ID, run.RecordMerge{Round: x.Job.Round, NextBase: x.Base, NextMomentum: x.Momentum, StepNorm: x.StepNorm})
+		b.refused(err)
+	}
+}
+
+// unreadable asks the makers of unreadable deltas for them again, and takes those out of the ledger that nobody can
+// give within one lease time.
+func (b *batch) unreadable(m *merging, lost []run.MergeInput) {
+	revoked := false
+	for _, in := range lost {
+		if !b.c.mem.overdue(in.Blob, in.Slot.Machine(), b.now, b.c.cfg.Timing.Lease) {
+			b.wake(in.Slot.Machine())
+			continue
+		}
+		delete(b.c.mem.wanted, in.Blob)
+		_, err := b.run(m.job.Run, run.RevokeContribution{Slot: in.Slot, Number: in.Number,
+			Reason: fmt.Sprintf("delta %s cannot be read and its agent did not give it again", in.Blob.Short())})
+		b.refused(err)
+		revoked = revoked || err == nil
+	}
+	if revoked {
+		delete(b.c.mem.merges, m.job.Run) // the round's inputs are others now
+		return
+	}
+	b.retry(m)
+}
+
+func (b *batch) retry(m *merging) {
+	m.attempts++
+	m.retry = b.now.Add(backoff(m.attempts-1, retryFirst, retryLongest))
+}
+
+// overdue notes that a blob is wanted from a machine and reports whether it has been for too long, or in vain.
+func (m *memory) overdue(d domain.Digest, id domain.MachineID, now time.Time, limit time.Duration) bool {
+	w := m.wanted[d]
+	if w == nil {
+		m.wanted[d] = &want{machine: id, since: now}
+		return false
+	}
+	return w.missing || now.Sub(w.since) >= limit
+}
+
+// noteMissing hears which wanted blobs the agent does not have.
+func (b *batch) noteMissing(ds []domain.Digest) {
+	for _, d := range ds {
+		if w := b.c.mem.wanted[d]; w != nil {
+			w.missing = true
+		}
+	}
+}
+
+// jobs gives the workers what is due, in a fixed order. It is asked after each durable batch, so that a job never runs
+// ahead of the log, and one whose result got lost with a worker comes again.
+func (c *Core) jobs(now time.Time) []Output {
+	var outs []Output
+	slots := make([]domain.SlotID, 0, len(c.mem.inspect))
+	for id := range c.mem.inspect {
+		slots = append(slots, id)
+	}
+	slices.SortFunc(slots, func(a, b domain.SlotID) int { return strings.Compare(string(a), string(b)) })
+	for _, id := range slots {
+		if in := c.mem.inspect[id]; !in.running && !now.Before(in.retry) {
+			in.running = true
+			outs = append(outs, in.job)
+		}
+	}
+	for _, id := range c.fold.live {
+		if m := c.mergeOf(c.fold.runs[id]); m != nil && !m.running && !now.Before(m.retry) {
+			m.running = true
+			outs = append(outs, m.job)
+		}
+	}
+	return outs
+}
+
+// mergeOf gives the merge that the run's closed round waits for, nil when it waits for none.
+func (c *Core) mergeOf(s *run.State) *merging {
+	inputs, waits := s.NeedsMerge()
+	if !waits {
+		delete(c.mem.merges, s.ID)
+		return nil
+	}
+	job := MergeJob{Run: s.ID, Round: s.Open.Number, Base: s.Open.Base, Momentum: s.Momentum, Inputs: inputs, Eta: s.Open.Eta, Mu: s.Open.Mu}
+	m := c.mem.merges[s.ID]
+	if m == nil || !sameMerge(m.job, job) {
+		m = &merging{job: job}
+		c.mem.merges[s.ID] = m
+	}
+	return m
+}
+
+func sameMerge(a, b MergeJob) bool {
+	return a.Run == b.Run && a.Round == b.Round && a.Base == b.Base && a.Momentum == b.Momentum && slices.Equal(a.Inputs, b.Inputs)
+}

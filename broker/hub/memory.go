@@ -1,0 +1,143 @@
+package hub
+
+import (
+	"time"
+
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+)
+
+// memory is what the hub has learnt and not decided: contact, progress, speeds, jobs under way. It is lost with the
+// process and learnt again within the grace after a start.
+type memory struct {
+	since    time.Time // grace begins: the start, or the end of a pause of the hub itself
+	contacts map[domain.MachineID]*contact
+	slots    map[domain.SlotID]*slotMemory
+	rounds   map[domain.RunID]roundMemory
+	inspect  map[domain.SlotID]*inspection
+	merges   map[domain.RunID]*merging
+	wanted   map[domain.Digest]*want
+}
+
+func newMemory(now time.Time) *memory {
+	return &memory{
+		since:    now,
+		contacts: map[domain.MachineID]*contact{},
+		slots:    map[domain.SlotID]*slotMemory{},
+		rounds:   map[domain.RunID]roundMemory{},
+		inspect:  map[domain.SlotID]*inspection{},
+		merges:   map[domain.RunID]*merging{},
+		wanted:   map[domain.Digest]*want{},
+	}
+}
+
+// contact is when a machine was last heard.
+type contact struct {
+	last        time.Time
+	incarnation domain.Incarnation
+	counter     uint64
+}
+
+// slotMemory is what a slot has shown.
+type slotMemory struct {
+	run      domain.RunID
+	epoch    domain.Epoch
+	progress uint64
+	moved    time.Time // when progress last grew, or waiting without need of it last was seen
+	phase    string    // as last reported under this epoch
+	chunks   int       // trained chunks in the last report
+	began    time.Time // when the chunk under way began
+	speed    float64   // samples per second, moving average, 0 unknown
+	upload   float64   // seconds, moving average, 0 unknown
+}
+
+// roundMemory is how long a round has been open, on this process's clock: a hub that was off for a night must not find
+// every deadline passed.
+type roundMemory struct {
+	number int
+	opened time.Time
+}
+
+// inspection is an offered delta that a worker reads or will read.
+type inspection struct {
+	job      InspectJob
+	running  bool
+	attempts int
+	retry    time.Time
+}
+
+// merging is a closed round that a worker merges or will merge.
+type merging struct {
+	job      MergeJob
+	running  bool
+	attempts int
+	retry    time.Time
+}
+
+// want is a blob that the hub cannot read and has asked its maker for.
+type want struct {
+	machine domain.MachineID
+	since   time.Time
+	missing bool // the agent says that it has it no more
+}
+
+// speedWeight is the share of a new measurement in the moving averages: three reports make most of the value, so that a
+// laptop on battery is noticed within a few chunks, and one odd chunk does not deal the shards anew.
+const speedWeight = 0.4
+
+func average(old, measured float64) float64 {
+	switch {
+	case measured <= 0:
+		return old
+	case old <= 0:
+		return measured
+	}
+	return old + speedWeight*(measured-old)
+}
+
+// slot finds or makes the memory of a slot.
+func (m *memory) slot(id domain.SlotID, now time.Time) *slotMemory {
+	s := m.slots[id]
+	if s == nil {
+		s = &slotMemory{moved: now}
+		m.slots[id] = s
+	}
+	return s
+}
+
+// lease turns the slot's memory to the lease it holds now. The clock of a new one begins at now.
+func (s *slotMemory) lease(id domain.RunID, epoch domain.Epoch, now time.Time) {
+	if s.run == id && s.epoch == epoch {
+		return
+	}
+	s.run, s.epoch, s.progress, s.moved, s.phase, s.chunks, s.began = id, epoch, 0, now, "", 0, time.Time{}
+}
+
+// prune forgets what no longer has a counterpart in the fold.
+func (m *memory) prune(f *fold) {
+	for slot, in := range m.inspect {
+		s := f.runs[in.job.Run]
+		if s == nil || s.Phase.Ended() || s.Leases[slot] == nil || s.Leases[slot].Epoch != in.job.Epoch {
+			delete(m.inspect, slot)
+		}
+	}
+	for id := range m.rounds {
+		if s := f.runs[id]; s == nil || s.Open == nil {
+			delete(m.rounds, id)
+		}
+	}
+	for id := range m.merges {
+		if !awaitsMerge(f.runs[id]) {
+			delete(m.merges, id)
+		}
+	}
+}
+
+// awaitsMerge reports whether the run's round is closed and not merged.
+func awaitsMerge(s *run.State) bool {
+	if s == nil {
+		return false
+	}
+	_, waits := s.NeedsMerge()
+	return waits
+}

@@ -1,0 +1,101 @@
+package hub
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tensorturn/domain"
+	"tensorturn/domain/machine"
+	"tensorturn/domain/plan"
+	"tensorturn/domain/run"
+)
+
+func uint64Text(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// settle lets the planner act on what the batch has changed until it has nothing to propose, then lets machines go that
+// were draining and hold nothing.
+func (b *batch) settle() {
+	b.beginOwn(hubActor, "plan", "plan", uint64Text(b.seq), uint64Text(b.c.head()))
+	passes := 0
+	for ; passes < maxPlanPasses; passes++ {
+		before := b.seq
+		for _, a := range plan.Next(b.c.snapshot(b.now)) {
+			if _, err := b.run(a.Run, a.Command); err != nil {
+				b.c.stats.PlanRefused++
+			}
+		}
+		if b.seq == before {
+			break
+		}
+	}
+	if passes == maxPlanPasses {
+		b.c.stats.PlanEndless++
+	}
+	b.noteLeases()
+	for _, id := range slices.Clone(b.c.fold.order) {
+		m := b.c.fold.machines[id]
+		if m.Draining && (m.Standing == machine.Online || m.Standing == machine.Suspect) && !b.c.fold.holds(id) {
+			b.refused(b.machine(id, machine.MarkDrained{}))
+		}
+	}
+}
+
+// noteLeases starts the progress clock of leases granted in this batch.
+func (b *batch) noteLeases() {
+	for _, e := range b.events {
+		if g, ok := e.Data.(*run.LeaseGranted); ok {
+			b.c.mem.slot(g.Slot, b.now).lease(domain.RunID(e.Agg), domain.Epoch(e.Seq), b.now)
+		}
+	}
+}
+
+// snapshot is what the planner may look at: the fold, and the part of the memory that decisions may use.
+func (c *Core) snapshot(now time.Time) plan.Snapshot {
+	s := plan.Snapshot{Timing: c.cfg.Timing, RoundAge: map[domain.RunID]float64{}}
+	for _, id := range c.fold.live {
+		st := c.fold.runs[id]
+		s.Runs = append(s.Runs, st)
+		if st.Open != nil {
+			s.RoundAge[id] = now.Sub(c.mem.opened(id, st.Open.Number, now)).Seconds()
+		}
+	}
+	for _, id := range c.fold.order {
+		m := c.fold.machines[id]
+		if m.Standing == machine.Revoked || m.Standing == machine.Enrolled {
+			continue
+		}
+		for i := range m.Slots {
+			s.Slots = append(s.Slots, c.slotOf(m, i, now))
+		}
+	}
+	slices.SortFunc(s.Slots, func(a, b plan.Slot) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return s
+}
+
+func (c *Core) slotOf(m *machine.State, i int, now time.Time) plan.Slot {
+	id := domain.Slot(m.ID, i)
+	_, l := c.fold.lease(id)
+	p := plan.Slot{
+		ID: id, Usable: m.Usable() && c.mem.heardThisTime(m.ID), Suspect: m.Standing == machine.Suspect, Draining: m.Draining,
+		Quarantined: m.Quarantined != "", Free: l == nil,
+	}
+	if s := c.mem.slots[id]; s != nil {
+		p.Speed, p.Upload = s.speed, s.upload
+		if !s.began.IsZero() && l != nil && s.epoch == l.Epoch {
+			p.Busy = max(now.Sub(s.began).Seconds(), 1e-3) // 0 would mean that it trains none
+		}
+	}
+	return p
+}
+
+// opened is when the run's open round began on this process's clock.
+func (m *memory) opened(id domain.RunID, number int, now time.Time) time.Time {
+	r, ok := m.rounds[id]
+	if !ok || r.number != number {
+		r = roundMemory{number: number, opened: now}
+		m.rounds[id] = r
+	}
+	return r.opened
+}

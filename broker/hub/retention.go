@@ -1,0 +1,83 @@
+package hub
+
+import (
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+)
+
+// mergedRound is what one merge left in the store.
+type mergedRound struct {
+	round        int
+	base         domain.Digest // before the merge
+	momentum     domain.Digest // before the merge, empty in the first round
+	nextBase     domain.Digest
+	nextMomentum domain.Digest
+	deltas       []domain.Digest
+}
+
+func mergedRoundOf(d *run.RoundMerged) mergedRound {
+	m := mergedRound{round: d.Round, base: d.Base, momentum: d.Momentum, nextBase: d.NextBase, nextMomentum: d.NextMomentum}
+	for _, in := range d.Inputs {
+		m.deltas = append(m.deltas, in.Blob)
+	}
+	return m
+}
+
+// keepLast is how many of the newest rounds keep base and momentum whatever the run's keep_every says: a merge under
+// way, an evaluation of the round before, and one to step back to.
+const keepLast = 3
+
+// References lists the blobs (manifest digests) that must stay, in the order of runs and rounds; one may come twice.
+//
+// Of every run: its data set, its first base, its present base and momentum, base and momentum after every keep_every-th
+// round and the last keepLast, and all accepted deltas: from a kept base the deltas that follow it give every base
+// between again, bit for bit. A run that failed or was cancelled keeps its data set, the present base and momentum. Of
+// live runs also: offers under inspection, and what an evaluation reads.
+func (c *Core) References() []domain.Digest {
+	var out []domain.Digest
+	add := func(ds ...domain.Digest) {
+		for _, d := range ds {
+			if d != "" {
+				out = append(out, d)
+			}
+		}
+	}
+	for _, id := range c.fold.runOrder {
+		s := c.fold.runs[id]
+		add(s.Data.Blob, s.Base, s.Momentum)
+		if s.Phase == run.PhaseFailed || s.Phase == run.PhaseCancelled {
+			continue
+		}
+		for i, m := range c.fold.merged[id] {
+			if i == 0 {
+				add(m.base)
+			}
+			if kept(s, m.round) {
+				add(m.nextBase, m.nextMomentum)
+			}
+			add(m.deltas...)
+		}
+		if s.Open != nil {
+			add(s.Open.Base)
+			for _, k := range s.Open.Contributions {
+				add(k.Blob)
+			}
+		}
+		if s.Evaluation != nil {
+			add(s.Evaluation.Model)
+		}
+	}
+	for _, o := range c.mem.inspect {
+		add(o.job.Offer.Blob)
+	}
+	for d := range c.mem.wanted {
+		add(d)
+	}
+	return out
+}
+
+// kept reports whether the weights and momentum after a round stay.
+func kept(s *run.State, round int) bool {
+	every := max(s.Spec.KeepEvery, 1)
+	return round%every == 0 || round > s.Merged-keepLast
+}

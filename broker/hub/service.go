@@ -1,0 +1,249 @@
+package hub
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"tensorturn/broker"
+	"tensorturn/broker/wire"
+	"tensorturn/domain"
+	"tensorturn/domain/event"
+)
+
+// Limits of the Service.
+const (
+	maxQueue       = 1024                   // inputs waiting for the loop; a full queue is answered "try again"
+	maxReplies     = 1024                   // replies waiting to be encoded and sent; beyond it one is dropped and asked again
+	gatherWindow   = 3 * time.Millisecond   // how long a busy loop waits for more before it commits
+	stepTimeout    = 30 * time.Second       // one step, its append included; beyond it the log counts as unavailable
+	longestTick    = time.Second            // ticks come every L/24, but at least this often
+	shortestTick   = 100 * time.Millisecond // and no more often than this
+	inspectWorkers = 2                      // deltas read at a time
+	maxInspections = 1024                   // waiting; beyond it an inspection comes again after a pause
+	maxMerges      = MaxLiveRuns            // waiting
+)
+
+// Link carries requests from agents and hints to them. The account is the caller's identity; no payload says who calls.
+type Link interface {
+	// Serve hands each request to handle, which must not block; reply may be called once, at any time, or never.
+	Serve(handle func(account string, data []byte, reply func([]byte))) error
+	// Wake hints to the machine of the account that it should sync now. A loss is allowed.
+	Wake(account string)
+	// Close ends serving: handle is not called after it returns.
+	Close()
+}
+
+// ServiceConfig is what the Service stands on. Log, Registry and Blobs are needed.
+type ServiceConfig struct {
+	Core     Config // Replayed is the Service's own, see OnCommitted
+	Log      broker.Log
+	Registry *event.Registry
+	Blobs    broker.Blobs
+	Beats    broker.Heartbeats
+	Link     Link
+	// Renew issues a fresh credential for a machine.
+	Renew func(domain.MachineID) (jwt string, err error)
+	// Admit loads and CutOff ends what the outside holds of a machine: its account, its connections. They are called on
+	// the loop, before the command that caused them is answered, and must be quick; Admit is also called for every
+	// machine of the log at the start.
+	Admit  func(domain.MachineID)
+	CutOff func(domain.MachineID)
+	// Heads signs positions of the log for the agents to keep; nil for none.
+	Heads  Heads
+	Logger zerolog.Logger
+}
+
+// Service is the goroutine around Core: it collects inputs, gives time, delivers outputs, runs the workers.
+// Start, then any number of calls from any goroutine, then Stop.
+type Service struct {
+	cfg  ServiceConfig
+	core *Core // used by the loop alone
+
+	listeners []func([]event.Envelope)
+	queue     chan task
+	replies   chan reply
+	inspects  chan InspectJob
+	merges    chan MergeJob
+	returned  []Input // the loop's own: jobs that found their workers' queue full
+
+	mu       sync.Mutex
+	state    serviceState
+	accounts map[string]domain.MachineID
+	owners   map[domain.MachineID]string
+	gates    map[domain.MachineID]*gate
+	readOnly error
+	merging  time.Time // when the merge under way began, zero when none
+
+	// What the workers do with a job; tests that are not about weights put their own here before Start.
+	inspect func(context.Context, InspectJob) Inspected
+	merge   func(context.Context, MergeJob) Merged
+
+	heads   *headKeeper
+	cancel  context.CancelFunc // ends the workers
+	workers sync.WaitGroup
+	loop    sync.WaitGroup
+	closing chan struct{} // closed: take no more inputs
+}
+
+type serviceState int
+
+const (
+	stateNew serviceState = iota
+	stateRunning
+	stateStopped
+)
+
+// task is one thing for the loop: an input with somebody who waits for its answer, or a question.
+type task struct {
+	in     Input
+	answer func(Answer) // called on the loop, may be nil
+	after  func()       // called on the loop when the outputs are delivered, may be nil
+	read   func(*Core)  // a question; in is nil then
+}
+
+// NewService makes a Service; nothing runs before Start.
+func NewService(cfg ServiceConfig) *Service {
+	s := &Service{
+		cfg: cfg, queue: make(chan task, maxQueue), replies: make(chan reply, maxReplies),
+		inspects: make(chan InspectJob, maxInspections), merges: make(chan MergeJob, maxMerges),
+		accounts: map[string]domain.MachineID{}, owners: map[domain.MachineID]string{}, gates: map[domain.MachineID]*gate{},
+		closing: make(chan struct{}),
+	}
+	s.heads = newHeadKeeper(cfg.Heads)
+	w := weights{blobs: cfg.Blobs}
+	s.inspect, s.merge = w.inspect, w.merge
+	s.OnCommitted(s.learn)
+	return s
+}
+
+// OnCommitted registers a listener for every event of the log: first all that Start reads, then each durable batch, in
+// order, on one goroutine. It must be called before Start, and the listener must be quick.
+func (s *Service) OnCommitted(f func([]event.Envelope)) { s.listeners = append(s.listeners, f) }
+
+// Start reads the log and begins to serve. A damaged log does not fail it: see ReadOnly.
+func (s *Service) Start(ctx context.Context) error {
+	s.mu.Lock()
+	fresh := s.state == stateNew
+	s.mu.Unlock()
+	domain.Assert(fresh, "a Service is started once")
+	cfg := s.cfg.Core
+	cfg.Replayed = s.tell
+	s.core = New(cfg, s.cfg.Log, s.cfg.Registry)
+	if err := s.core.Open(ctx, time.Now()); err != nil {
+		return err
+	}
+	s.noteReadOnly()
+	if s.cfg.Admit != nil {
+		for _, m := range s.core.Machines() {
+			if st, _ := s.core.Machine(m); st.Standing != revokedStanding {
+				s.cfg.Admit(m)
+			}
+		}
+	}
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.cancel = cancel
+	s.startWorkers(work)
+	s.loop.Go(s.run)
+	s.mu.Lock()
+	s.state = stateRunning
+	s.mu.Unlock()
+	if s.cfg.Link != nil {
+		if err := s.cfg.Link.Serve(s.handle); err != nil {
+			s.Stop()
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop takes no more inputs, decides those that wait, ends the workers and waits for all of it. A job cut short is
+// asked again by the next start. Stop may be called twice, and before Start.
+func (s *Service) Stop() {
+	s.mu.Lock()
+	was := s.state
+	s.state = stateStopped
+	s.mu.Unlock()
+	if was == stateRunning {
+		if s.cfg.Link != nil {
+			s.cfg.Link.Close()
+		}
+		s.cancel()
+		close(s.closing)
+	}
+	s.loop.Wait()
+	s.workers.Wait()
+}
+
+// Do decides a command of the API and returns when it is durable, or why it is refused. When ctx ends first the command
+// may still be decided: asking again with the same command id tells.
+func (s *Service) Do(ctx context.Context, d Do) error {
+	a, err := s.ask(ctx, d)
+	if err != nil {
+		return err
+	}
+	return a.Err
+}
+
+// Sync takes an agent's request without a link: for agents within the process and for tests.
+func (s *Service) Sync(ctx context.Context, m domain.MachineID, r wire.SyncRequest) (*wire.SyncReply, error) {
+	a, err := s.ask(ctx, Sync{Machine: m, Request: r})
+	if err != nil {
+		return nil, err
+	}
+	return a.Reply, nil
+}
+
+// Read lets f ask Core between two steps. f must be quick, must not keep what it is given, and copies what it needs.
+func (s *Service) Read(ctx context.Context, f func(*Core)) error {
+	done := make(chan struct{})
+	if err := s.put(task{read: func(c *Core) { f(c); close(done) }}); err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		// f may still run: the caller's variables are its own until done, so wait for the loop, which never blocks
+		<-done
+		return nil
+	}
+}
+
+// ReadOnly is why the hub takes no commands, nil when it does.
+func (s *Service) ReadOnly() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.readOnly
+}
+
+// ask puts an input and waits for its answer.
+func (s *Service) ask(ctx context.Context, in Input) (Answer, error) {
+	got := make(chan Answer, 1)
+	if err := s.put(task{in: in, answer: func(a Answer) { got <- a }}); err != nil {
+		return Answer{}, err
+	}
+	select {
+	case a := <-got:
+		return a, nil
+	case <-ctx.Done():
+		return Answer{}, domain.Unavailable("hub", "the answer did not come in time; the command may have been decided", "ask again with the same command id", ctx.Err())
+	}
+}
+
+// put queues a task without waiting.
+func (s *Service) put(t task) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != stateRunning {
+		return domain.Unavailable("hub", "the hub is not running", "try again in a few seconds", nil)
+	}
+	select {
+	case s.queue <- t:
+		return nil
+	default:
+		return domain.Unavailable("hub", "the hub has more requests waiting than it takes", "try again in a few seconds", nil)
+	}
+}
