@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -25,18 +26,17 @@ type board struct {
 // worker is one slot from the view of one run.
 type worker struct {
 	Slot
-	index       int     // in Snapshot.Slots, -1 when the pool does not know the slot any more
-	free        bool    // may be granted a lease of this run
-	mine        bool    // holds a lease of this run
-	train       bool    // holds a train lease of the open round
-	speed       float64 // samples per second to reckon with: measured, or the mean, or less when a chunk is overdue
-	shard       []domain.ChunkID
-	claimed     []domain.ChunkID // not trained yet; the first is under way
-	trained     int              // chunks in its local weights
-	asked       bool             // its contribution is requested or being cut
-	queue       float64          // samples in shard
-	pending     float64          // samples in claimed
-	contributed bool             // has an accepted contribution in this round
+	index   int     // in Snapshot.Slots, -1 when the pool does not know the slot any more
+	free    bool    // may be granted a lease of this run
+	mine    bool    // holds a lease of this run
+	train   bool    // holds a train lease of the open round
+	speed   float64 // samples per second to reckon with: measured, or the mean, or less when a chunk is overdue
+	shard   []domain.ChunkID
+	claimed []domain.ChunkID // not trained yet; the first is under way
+	trained int              // chunks in its local weights
+	asked   bool             // its contribution is requested or being cut
+	queue   float64          // samples in shard
+	pending float64          // samples in claimed
 }
 
 // sizes gives the samples of a chunk; run.ChunkSamples is the same for one chunk, this is for thousands.
@@ -66,12 +66,11 @@ func newBoard(s *Snapshot, r *run.State, free []bool) *board {
 		b.workers = append(b.workers, worker{Slot: sl, index: i, free: free[i]})
 	}
 	b.addStrangers()
-	contributed := b.contributors()
 	for i := range b.workers {
 		b.draw(&b.workers[i])
-		b.workers[i].contributed = contributed[b.workers[i].ID]
 	}
 	b.reckon()
+	b.bound()
 	return b
 }
 
@@ -91,16 +90,6 @@ func (b *board) addStrangers() {
 		i, _ := find(id)
 		b.workers = slices.Insert(b.workers, i, worker{Slot: Slot{ID: id}, index: -1})
 	}
-}
-
-func (b *board) contributors() map[domain.SlotID]bool {
-	m := map[domain.SlotID]bool{}
-	if b.open() {
-		for _, c := range b.r.Open.Contributions {
-			m[c.Slot] = true
-		}
-	}
-	return m
 }
 
 // draw copies what the run knows about the slot.
@@ -136,13 +125,33 @@ func (b *board) reckon() {
 		case b.known:
 			w.speed = sum / float64(n)
 		default:
-			w.speed = 1
+			w.speed, w.Busy = 1, 0 // seconds mean nothing where times are in samples
 			continue
 		}
 		if w.Busy > 0 && len(w.claimed) > 0 {
 			w.speed = min(w.speed, float64(b.size.of(w.claimed[0]))/w.Busy)
 		}
 	}
+}
+
+// bound hides the slowest free slots when the run could not lease them all: it has run.MaxLeases at most.
+func (b *board) bound() {
+	free := b.idle()
+	for _, w := range free[min(max(run.MaxLeases-len(b.r.Leases), 0), len(free)):] {
+		w.free = false
+	}
+}
+
+// idle lists the free slots, the fastest first, the first of equals.
+func (b *board) idle() []*worker {
+	var free []*worker
+	for i := range b.workers {
+		if w := &b.workers[i]; w.free {
+			free = append(free, w)
+		}
+	}
+	slices.SortStableFunc(free, func(x, y *worker) int { return cmp.Compare(y.speed, x.speed) })
+	return free
 }
 
 // open reports whether the run has a round that takes work.

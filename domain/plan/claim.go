@@ -13,13 +13,10 @@ const minAhead = 2
 // claim moves chunks from the heads of shards into leases, where nobody can steal them: enough that a reconnect starves
 // nobody, and so few that the end of the round stays even.
 func (b *board) claim() {
-	if b.near(0) {
-		return
-	}
 	reach := b.predicted()
 	for i := range b.workers {
 		w := &b.workers[i]
-		if !w.Usable || !w.train || w.asked || len(w.shard) == 0 {
+		if !w.Usable || !w.train || w.asked || len(w.shard) == 0 || b.near(b.lead(w)) {
 			continue
 		}
 		if len(w.claimed) == 0 && b.giveUp(w) {
@@ -92,7 +89,7 @@ func (b *board) giveUp(w *worker) bool {
 		return false
 	}
 	n := len(w.shard)
-	own := b.finish(w, 0, 0)
+	own := b.finish(w, float64(b.size.of(w.shard[0]))-w.queue, 1-n) // with one chunk alone
 	quota := b.fill(n, func(o *worker) bool { return o == w || o.free })
 	if quota == nil {
 		return false
@@ -103,10 +100,10 @@ func (b *board) giveUp(w *worker) bool {
 			others = max(others, b.finish(o, float64(quota[i])*b.chunk(), quota[i]))
 		}
 	}
-	if own <= others+b.sync || b.finish(w, float64(b.size.of(w.shard[0]))-w.queue, 1-n) <= others+b.sync {
+	if own <= others+b.sync {
 		return false
 	}
-	b.do(run.ReturnShard{Slot: w.ID, Reason: fmt.Sprintf("others are done with %s in %s s, this slot not before %s s", count(n), figure(others), figure(own))})
+	b.do(run.ReturnShard{Slot: w.ID, Reason: fmt.Sprintf("the others are done with all, its %s too, in %s s, this slot with one in %s s", count(n), figure(others), figure(own))})
 	b.pool = append(b.pool[:len(b.pool):len(b.pool)], w.shard...)
 	w.shard, w.queue = nil, 0
 	return true

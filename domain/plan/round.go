@@ -1,9 +1,9 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"tensorturn/domain/run"
 )
@@ -69,7 +69,7 @@ func (b *board) roundChunks() int {
 	if own == 0 {
 		own = b.r.Spec.Round.Chunks
 	}
-	return len(b.r.Carried) + min(own, len(b.r.Chunks)-b.r.NextChunk)
+	return min(len(b.r.Carried)+min(own, len(b.r.Chunks)-b.r.NextChunk), run.MaxRoundChunks)
 }
 
 // evaluate gives a wanted evaluation to a slot that training does not need: the deal and the steals come first. While
@@ -106,26 +106,12 @@ func (b *board) holds(u run.Unit) bool {
 
 // best is the free slot with the fewest task errors, of those the fastest, of those the first; nil when there is none.
 func (b *board) best() *worker {
-	var free []*worker
-	for i := range b.workers {
-		if w := &b.workers[i]; w.free {
-			free = append(free, w)
-		}
-	}
+	free := b.idle()
 	if len(free) == 0 {
 		return nil
 	}
 	return slices.MinFunc(free, func(x, y *worker) int {
-		if d := b.r.TaskFails[x.ID] - b.r.TaskFails[y.ID]; d != 0 {
-			return d
-		}
-		if x.Speed != y.Speed {
-			if x.Speed > y.Speed {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(string(x.ID), string(y.ID))
+		return cmp.Or(cmp.Compare(b.r.TaskFails[x.ID], b.r.TaskFails[y.ID]), cmp.Compare(y.Speed, x.Speed))
 	})
 }
 

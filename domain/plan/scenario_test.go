@@ -1,0 +1,174 @@
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"tensorturn/domain"
+	"tensorturn/domain/plan"
+	"tensorturn/domain/run"
+)
+
+// TestScenarios plays the files in testdata/scenarios. Each is a story about one rule; the words are:
+//
+//	slots                   one slot a line: ID [speed=S] [upload=S] [busy=S] [suspect|draining|quarantined|lost|online]
+//	submit RUN [samples=] [chunk=] [round=] [epochs=] [most=] [deadline=] [every=]
+//	plan                    asks plan until it has nothing to propose, and lists the facts
+//	init RUN, merge RUN, evaluated RUN, pause RUN, resume RUN, cancel RUN
+//	trained RUN SLOT [n=]   reports claimed chunks; contribute RUN SLOT has the trained ones accepted
+//	expire RUN SLOT, fail RUN SLOT, age RUN SECONDS
+//	show RUN                where every chunk of the open round is
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
+		s := newStory(t, 120*time.Second)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s.t = t
+			return s.play(d)
+		})
+	})
+}
+
+// num is the integer argument of the name, or otherwise.
+func (s *story) num(d *datadriven.TestData, name string, otherwise int) int {
+	d.MaybeScanArgs(s.t, name, &otherwise)
+	return otherwise
+}
+
+func (s *story) play(d *datadriven.TestData) string {
+	var id domain.RunID
+	var slot domain.SlotID
+	if len(d.CmdArgs) > 0 {
+		id = domain.RunID(d.CmdArgs[0].Key)
+	}
+	if len(d.CmdArgs) > 1 {
+		slot = domain.SlotID(d.CmdArgs[1].Key)
+	}
+	switch d.Cmd {
+	case "slots":
+		s.setSlots(d.Input)
+	case "submit":
+		s.submit(id, s.num(d, "samples", 240), s.num(d, "chunk", 10), s.num(d, "round", 24), s.num(d, "epochs", 1), s.num(d, "most", 0),
+			float64(s.num(d, "deadline", 0)), s.num(d, "every", 0))
+	case "plan":
+		return list(s.settle())
+	case "init":
+		s.initialise(id)
+	case "trained":
+		s.trained(id, slot, s.num(d, "n", 1))
+	case "contribute":
+		s.contribute(id, slot)
+	case "merge":
+		s.merge(id)
+	case "evaluated":
+		s.evaluated(id)
+	case "pause":
+		s.must(id, run.Pause{})
+	case "resume":
+		s.must(id, run.Resume{})
+	case "cancel":
+		s.must(id, run.Cancel{})
+	case "expire":
+		s.must(id, run.ExpireLease{Slot: slot, Reason: "no contact", Silent: 120})
+	case "fail":
+		s.must(id, run.FailTask{Slot: slot, Epoch: s.run(id).Leases[slot].Epoch, Error: "broken"})
+	case "age":
+		var age float64
+		fmt.Sscan(string(slot), &age)
+		s.ages[id] = age
+	case "show":
+		return s.show(id)
+	default:
+		s.t.Fatalf("%s: unknown word %q", d.Pos, d.Cmd)
+	}
+	return ""
+}
+
+// setSlots reads a table of slots.
+func (s *story) setSlots(table string) {
+	for line := range strings.Lines(table) {
+		words := strings.Fields(line)
+		p := s.slot(domain.SlotID(words[0]))
+		for _, w := range words[1:] {
+			key, value, _ := strings.Cut(w, "=")
+			var x float64
+			fmt.Sscan(value, &x)
+			set(s.t, p, key, x)
+		}
+	}
+}
+
+func set(t testing.TB, p *plan.Slot, key string, x float64) {
+	switch key {
+	case "speed":
+		p.Speed = x
+	case "upload":
+		p.Upload = x
+	case "busy":
+		p.Busy = x
+	case "online":
+		p.Usable, p.Suspect, p.Draining, p.Quarantined = true, false, false, false
+	case "suspect":
+		p.Usable, p.Suspect = false, true
+	case "draining":
+		p.Usable, p.Draining = false, true
+	case "quarantined":
+		p.Usable, p.Quarantined = false, true
+	case "lost":
+		p.Usable = false
+	default:
+		t.Fatalf("a slot has no %q", key)
+	}
+}
+
+// show says where the open round's chunks are.
+func (s *story) show(id domain.RunID) string {
+	r := s.run(id)
+	if r.Open == nil {
+		return fmt.Sprintf("%s, %d rounds merged, no round open\n", r.Phase, r.Merged)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s\n", r.Phase, r.Open)
+	if len(r.Open.Pool) > 0 {
+		fmt.Fprintf(&b, "pool %s\n", chunks(r.Open.Pool))
+	}
+	for _, p := range s.slots {
+		l := r.Leases[p.ID]
+		if l == nil {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s: trained %s, claimed %s, shard %s\n", p.ID, l.Unit, chunks(l.Trained), chunks(l.Claimed), chunks(r.ShardOf(p.ID)))
+	}
+	return b.String()
+}
+
+// chunks writes a list with ranges: 0-3,7.
+func chunks(cs []domain.ChunkID) string {
+	if len(cs) == 0 {
+		return "none"
+	}
+	var parts []string
+	for i := 0; i < len(cs); {
+		j := i
+		for j+1 < len(cs) && cs[j+1] == cs[j]+1 {
+			j++
+		}
+		if j > i {
+			parts = append(parts, fmt.Sprintf("%d-%d", cs[i], cs[j]))
+		} else {
+			parts = append(parts, fmt.Sprint(cs[i]))
+		}
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+func list(lines []string) string {
+	if len(lines) == 0 {
+		return "nothing\n"
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
