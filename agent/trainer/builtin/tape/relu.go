@@ -13,10 +13,7 @@ func ReLU(t *Tape, x *Tensor) *Tensor {
 func (r *relu) Forward() {
 	y := r.y.Data
 	for i, v := range r.x.Data {
-		if v <= 0 {
-			v = 0
-		}
-		y[i] = v
+		y[i] = max(v, 0) // compiled without a branch, which would be mispredicted every other time
 	}
 }
 
