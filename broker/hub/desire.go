@@ -71,7 +71,7 @@ func (f *fold) mergedFor(m domain.MachineID) []wire.MergedRound {
 }
 
 // wantedFrom lists the blobs asked for again from a machine, oldest digest order, at most wire.MaxWanted.
-func (m *memory) wantedFrom(id domain.MachineID) []domain.Digest {
+func (m *liveness) wantedFrom(id domain.MachineID) []domain.Digest {
 	var out []domain.Digest
 	for d, w := range m.wanted {
 		if w.machine == id && !w.missing {

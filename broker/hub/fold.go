@@ -24,7 +24,15 @@ type fold struct {
 	retired  map[domain.MachineID][]domain.Incarnation // earlier incarnations, newest last
 	worked   map[domain.MachineID][]domain.RunID       // runs the machine had a lease of, newest last
 	merged   map[domain.RunID][]mergedRound            // what each run's rounds left in the store
+	decided  map[domain.SlotID]decided             // the slot's last contribution that was accepted or refused
 	causes   causes
+}
+
+// decided names a contribution about which the word has been spoken. An agent that has not heard it offers again, by
+// then perhaps under a lease that has ended: that is a repetition and not work that came too late.
+type decided struct {
+	epoch  domain.Epoch
+	number int
 }
 
 func newFold() *fold {
@@ -35,6 +43,7 @@ func newFold() *fold {
 		retired:  map[domain.MachineID][]domain.Incarnation{},
 		worked:   map[domain.MachineID][]domain.RunID{},
 		merged:   map[domain.RunID][]mergedRound{},
+		decided:  map[domain.SlotID]decided{},
 		causes:   causes{seen: map[domain.CommandID]struct{}{}},
 	}
 }
@@ -64,6 +73,10 @@ func (f *fold) applyRun(e event.Envelope) {
 	switch d := e.Data.(type) {
 	case *run.LeaseGranted:
 		f.noteWork(d.Slot.Machine(), id)
+	case *run.ContributionAccepted:
+		f.decided[d.Slot] = decided{d.Epoch, d.Number}
+	case *run.ContributionRefused:
+		f.decided[d.Slot] = decided{d.Epoch, d.Number}
 	case *run.RoundMerged:
 		f.merged[id] = append(f.merged[id], mergedRoundOf(d))
 	}

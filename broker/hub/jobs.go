@@ -118,7 +118,7 @@ func (b *batch) retry(m *merging) {
 }
 
 // overdue notes that a blob is wanted from a machine and reports whether it has been for too long, or in vain.
-func (m *memory) overdue(d domain.Digest, id domain.MachineID, now time.Time, limit time.Duration) bool {
+func (m *liveness) overdue(d domain.Digest, id domain.MachineID, now time.Time, limit time.Duration) bool {
 	w := m.wanted[d]
 	if w == nil {
 		m.wanted[d] = &want{machine: id, since: now}

@@ -91,7 +91,7 @@ func (c *Core) slotOf(m *machine.State, i int, now time.Time) plan.Slot {
 }
 
 // opened is when the run's open round began on this process's clock.
-func (m *memory) opened(id domain.RunID, number int, now time.Time) time.Time {
+func (m *liveness) opened(id domain.RunID, number int, now time.Time) time.Time {
 	r, ok := m.rounds[id]
 	if !ok || r.number != number {
 		r = roundMemory{number: number, opened: now}

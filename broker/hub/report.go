@@ -19,7 +19,7 @@ func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 	}
 	l := s.Leases[slot]
 	if l == nil || l.Epoch != r.Epoch {
-		if r.Offer != nil {
+		if known := b.c.fold.decided[slot]; r.Offer != nil && (known.epoch != r.Epoch || known.number < r.Number) {
 			_, err := b.run(s.ID, offerCommand(slot, r.Epoch, r.Number, *r.Offer))
 			b.expected(err)
 		}
@@ -117,7 +117,7 @@ func (s *slotMemory) hear(id domain.RunID, r wire.SlotReport, now time.Time) {
 
 // movedAt is when the holder of a lease last showed progress. A lease this process has not heard of yet counts from
 // now on: a restarted hub has no silence to reproach anybody with.
-func (m *memory) movedAt(l *run.Lease, id domain.RunID) time.Time {
+func (m *liveness) movedAt(l *run.Lease, id domain.RunID) time.Time {
 	s := m.slots[l.Slot]
 	if s == nil || s.run != id || s.epoch != l.Epoch || s.moved.Before(m.since) {
 		return m.since

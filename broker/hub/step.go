@@ -18,7 +18,7 @@ type Core struct {
 	reg       *event.Registry
 	committer *broker.Committer
 	fold      *fold
-	mem       *memory
+	mem       *liveness
 	now       time.Time // newest time seen; time never goes back
 	readOnly  error     // why no state may change any more, nil when it may
 	delivered uint64    // sequence of the newest event given out by Replayed or Committed
@@ -47,7 +47,7 @@ func New(cfg Config, log broker.Log, reg *event.Registry) *Core {
 // An error means that the log could not be read and Open may be tried again.
 func (c *Core) Open(ctx context.Context, now time.Time) error {
 	c.now = now
-	c.mem = newMemory(now)
+	c.mem = newLiveness(now)
 	if err := c.rebuild(ctx, c.cfg.Replayed); err != nil {
 		return err
 	}
@@ -272,7 +272,9 @@ func (c *Core) outputs(b *batch, committed []event.Envelope) []Output {
 	return append(outs, c.jobs(b.now)...)
 }
 
+// foreignWriter reports whether the committer found somebody else's records behind its own. A conflict that is only the
+// cause of an unknown outcome says nothing yet.
 func foreignWriter(err error) bool {
 	var conflict *broker.ConflictError
-	return errors.As(err, &conflict)
+	return domain.KindOf(err) == domain.KindConflict && errors.As(err, &conflict)
 }

@@ -78,7 +78,7 @@ func (c *Core) admitted(in Sync) (*machine.State, error) {
 
 // hear notes contact and reports whether the request is news: a counter that is not newer within its incarnation is
 // a repetition or came late, and proves nothing about the present.
-func (m *memory) hear(in Sync, known domain.Incarnation, b *batch) bool {
+func (m *liveness) hear(in Sync, known domain.Incarnation, b *batch) bool {
 	r := in.Request
 	c := m.contacts[in.Machine]
 	if c == nil {

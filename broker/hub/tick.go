@@ -46,7 +46,7 @@ func (b *batch) silence() {
 }
 
 // heard is the last contact, not before the grace began.
-func (m *memory) heard(id domain.MachineID) time.Time {
+func (m *liveness) heard(id domain.MachineID) time.Time {
 	if c := m.contacts[id]; c != nil && c.last.After(m.since) {
 		return c.last
 	}
@@ -55,7 +55,7 @@ func (m *memory) heard(id domain.MachineID) time.Time {
 
 // heardThisTime reports whether the machine has spoken to this process. One that has not may be gone since before the
 // start: it keeps what it holds, and gets nothing new.
-func (m *memory) heardThisTime(id domain.MachineID) bool {
+func (m *liveness) heardThisTime(id domain.MachineID) bool {
 	return m.contacts[id] != nil && m.contacts[id].incarnation != ""
 }
 
@@ -92,7 +92,7 @@ func (c *Core) patience(l *run.Lease, id domain.RunID) time.Duration {
 }
 
 // rest keeps the progress clock of a lease that needs none at now, so that it starts afresh when it needs one.
-func (m *memory) rest(l *run.Lease, id domain.RunID, now time.Time) {
+func (m *liveness) rest(l *run.Lease, id domain.RunID, now time.Time) {
 	s := m.slot(l.Slot, now)
 	s.lease(id, l.Epoch, now)
 	s.moved = now

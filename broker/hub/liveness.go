@@ -7,9 +7,9 @@ import (
 	"tensorturn/domain/run"
 )
 
-// memory is what the hub has learnt and not decided: contact, progress, speeds, jobs under way. It is lost with the
+// liveness is what the hub has learnt and not decided: contact, progress, speeds, jobs under way. It is lost with the
 // process and learnt again within the grace after a start.
-type memory struct {
+type liveness struct {
 	since    time.Time // grace begins: the start, or the end of a pause of the hub itself
 	contacts map[domain.MachineID]*contact
 	slots    map[domain.SlotID]*slotMemory
@@ -19,8 +19,8 @@ type memory struct {
 	wanted   map[domain.Digest]*want
 }
 
-func newMemory(now time.Time) *memory {
-	return &memory{
+func newLiveness(now time.Time) *liveness {
+	return &liveness{
 		since:    now,
 		contacts: map[domain.MachineID]*contact{},
 		slots:    map[domain.SlotID]*slotMemory{},
@@ -96,7 +96,7 @@ func average(old, measured float64) float64 {
 }
 
 // slot finds or makes the memory of a slot.
-func (m *memory) slot(id domain.SlotID, now time.Time) *slotMemory {
+func (m *liveness) slot(id domain.SlotID, now time.Time) *slotMemory {
 	s := m.slots[id]
 	if s == nil {
 		s = &slotMemory{moved: now}
@@ -114,7 +114,7 @@ func (s *slotMemory) lease(id domain.RunID, epoch domain.Epoch, now time.Time) {
 }
 
 // prune forgets what no longer has a counterpart in the fold.
-func (m *memory) prune(f *fold) {
+func (m *liveness) prune(f *fold) {
 	for slot, in := range m.inspect {
 		s := f.runs[in.job.Run]
 		if s == nil || s.Phase.Ended() || s.Leases[slot] == nil || s.Leases[slot].Epoch != in.job.Epoch {
