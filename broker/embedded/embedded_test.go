@@ -102,7 +102,7 @@ func TestRevocationCutsWithinTwoSeconds(t *testing.T) {
 
 	// A credential issued after the revocation does not help: the account lets nobody in.
 	p.Renew(a, time.Hour)
-	waitLog(t, p, "Revoked", "maximum")
+	waitLog(t, p, "maximum account active connections exceeded")
 	if la.Connected() && leafID(t, p, a.Account) != 0 {
 		t.Error("the revoked machine came back")
 	}
