@@ -4,11 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
-
-	"github.com/agnivade/levenshtein"
 
 	"tensorturn/domain"
 )
@@ -118,74 +114,6 @@ func (p *parser) checkWidth(head []string) error {
 		}
 	}
 	return domain.Invalid(opRead, fmt.Sprintf("line %d has one column only", p.first), next)
-}
-
-// takeHead settles header and label column, and adds the first row if it is data.
-func (p *parser) takeHead(head, second []string) error {
-	p.label = p.width - 1
-	for i, s := range head {
-		if _, kind := number(s); i != p.label && kind == isText {
-			p.header = true
-		}
-	}
-	if len(second) == p.width {
-		_, above := number(head[p.label])
-		_, below := number(second[p.label])
-		p.header = p.header || above == isText && below == isValue
-	}
-	if p.opt.Label != LabelLast {
-		if err := p.findLabel(head); err != nil {
-			return err
-		}
-	}
-	if err := p.nameColumns(head); err != nil {
-		return err
-	}
-	if p.header {
-		return nil
-	}
-	return p.addRow(head, p.first)
-}
-
-// findLabel looks for the named label column in the first row. Naming one says that the first row is a header.
-func (p *parser) findLabel(head []string) error {
-	best, distance := "", math.MaxInt
-	for i, name := range head {
-		if name == p.opt.Label {
-			p.label, p.header = i, true
-			return nil
-		}
-		if d := levenshtein.ComputeDistance(name, p.opt.Label); d < distance {
-			best, distance = name, d
-		}
-	}
-	why := fmt.Sprintf("no column is named %q", domain.Clip(p.opt.Label, 80))
-	if !p.header {
-		return domain.Invalid(opRead, why+": the file has no header row", `add a header row, or use label "last"`)
-	}
-	return domain.Invalid(opRead, why, fmt.Sprintf("the nearest name is %q; label \"last\" takes the last column", domain.Clip(best, 80)))
-}
-
-func (p *parser) nameColumns(head []string) error {
-	seen := make(map[string]int, len(head))
-	for i, name := range head {
-		if !p.header || name == "" {
-			name = "column " + strconv.Itoa(i+1)
-		}
-		if len(name) > MaxNameBytes {
-			return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d: the name is longer than %d bytes", p.first, i+1, MaxNameBytes), "shorten it")
-		}
-		if j, ok := seen[name]; ok {
-			return domain.Invalid(opRead, fmt.Sprintf("columns %d and %d are both named %q", j+1, i+1, name), "give every column a name of its own")
-		}
-		seen[name] = i
-		if i == p.label {
-			p.table.Label = name
-		} else {
-			p.table.Columns = append(p.table.Columns, name)
-		}
-	}
-	return nil
 }
 
 // addRow appends one sample.

@@ -1,0 +1,84 @@
+package dataset
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/agnivade/levenshtein"
+
+	"tensorturn/domain"
+)
+
+// takeHead settles header and label column, and adds the first row if it is data.
+func (p *parser) takeHead(head, second []string) error {
+	p.label = p.width - 1
+	for i, s := range head {
+		if _, kind := number(s); i != p.label && kind == isText {
+			p.header = true
+		}
+	}
+	if len(second) == p.width {
+		_, above := number(head[p.label])
+		_, below := number(second[p.label])
+		p.header = p.header || above == isText && below == isValue
+	}
+	if p.opt.Label != LabelLast {
+		if err := p.findLabel(head); err != nil {
+			return err
+		}
+	}
+	if err := p.nameColumns(head); err != nil {
+		return err
+	}
+	if p.header {
+		return nil
+	}
+	return p.addRow(head, p.first)
+}
+
+// maxSuggestions bounds the columns that a misspelt label is compared with.
+const maxSuggestions = 1024
+
+// findLabel looks for the named label column in the first row. Naming one says that the first row is a header.
+func (p *parser) findLabel(head []string) error {
+	if i := slices.Index(head, p.opt.Label); i >= 0 {
+		p.label, p.header = i, true
+		return nil
+	}
+	best, distance := "", math.MaxInt
+	for _, name := range head[:min(len(head), maxSuggestions)] {
+		name = domain.Clip(name, MaxNameBytes)
+		if d := levenshtein.ComputeDistance(name, domain.Clip(p.opt.Label, MaxNameBytes)); d < distance {
+			best, distance = name, d
+		}
+	}
+	why := fmt.Sprintf("no column is named %q", domain.Clip(p.opt.Label, 80))
+	if !p.header {
+		return domain.Invalid(opRead, why+": the file has no header row", `add a header row, or use label "last"`)
+	}
+	return domain.Invalid(opRead, why, fmt.Sprintf("the nearest name is %q; label \"last\" takes the last column", domain.Clip(best, 80)))
+}
+
+func (p *parser) nameColumns(head []string) error {
+	seen := make(map[string]int, len(head))
+	for i, name := range head {
+		if !p.header || name == "" {
+			name = "column " + strconv.Itoa(i+1)
+		}
+		if len(name) > MaxNameBytes {
+			return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d: the name is longer than %d bytes", p.first, i+1, MaxNameBytes), "shorten it")
+		}
+		if j, ok := seen[name]; ok {
+			return domain.Invalid(opRead, fmt.Sprintf("columns %d and %d are both named %q", j+1, i+1, name), "give every column a name of its own")
+		}
+		seen[name] = i
+		if i == p.label {
+			p.table.Label = name
+		} else {
+			p.table.Columns = append(p.table.Columns, name)
+		}
+	}
+	return nil
+}
