@@ -39,8 +39,8 @@ type Trainer interface {
 	Train(ctx context.Context, c domain.ChunkID, progress func(Progress)) (Result, error)
 	// Evaluate measures the present weights on the held-out part; it changes nothing.
 	Evaluate(ctx context.Context, progress func(Progress)) (Metrics, error)
-	// Predict gives class probabilities [rows, classes] for standardised or raw features [rows, features] (raw: the
-	// trainer standardises with the data set's statistics).
+	// Predict gives class probabilities [rows, classes] for raw features [rows, features], as they stand in the table:
+	// the trainer standardises them with the data set's statistics.
 	Predict(ctx context.Context, features []float32) ([]float32, error)
 	// Close frees everything.
 	Close() error
