@@ -1,0 +1,190 @@
+package merge
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"tensorturn/domain"
+	"tensorturn/domain/safetensors"
+)
+
+// Expect is what a delta must be.
+type Expect struct {
+	Codec  Codec
+	Base   domain.Digest // blob id of the base weights
+	Layout domain.Digest // of the base weights
+}
+
+// faultError is a delta that cannot be used, now or ever.
+type faultError struct {
+	why  Fault
+	note string
+}
+
+func (e *faultError) Error() string { return string(e.why) + ": " + e.note }
+
+func fault(why Fault, format string, args ...any) error {
+	return &faultError{why, domain.Clip(fmt.Sprintf(format, args...), domain.MaxReasonLength)}
+}
+
+// judged turns an error of the stream into a fault if reading it again cannot help, and leaves it otherwise.
+func judged(err error) error {
+	switch domain.KindOf(err) {
+	case domain.KindInvalid, domain.KindIntegrity, domain.KindNotFound:
+		return fault(FaultUnreadable, "%v", err)
+	}
+	return err
+}
+
+// delta walks one delta beside its base.
+type delta struct {
+	codec Codec
+	gates gates
+	file  *safetensors.Reader
+	data  io.Reader // of the present tensor
+	name  string
+	at    int64  // values of the present tensor read so far
+	raw   []byte // the tile read last
+}
+
+// openDelta reads the header of a delta for weights of the given layout and checks what it says of itself.
+func openDelta(src io.Reader, want Expect, base []safetensors.Tensor, g gates) (*delta, error) {
+	file, err := safetensors.NewReader(src)
+	if err != nil {
+		return nil, judged(err)
+	}
+	says := func(key string) string { return domain.Clip(file.Metadata()[key], 64) }
+	if says(metaCodec) != string(want.Codec) {
+		return nil, fault(FaultUnreadable, "its codec is %q, wanted %q", says(metaCodec), want.Codec)
+	}
+	if g.base && says(metaBase) != string(want.Base) {
+		return nil, fault(FaultBase, "it was made from base %q, wanted %q", says(metaBase), want.Base)
+	}
+	if g.layout {
+		if says(metaLayout) != string(want.Layout) {
+			return nil, fault(FaultLayout, "its weights have layout %q, wanted %q", says(metaLayout), want.Layout)
+		}
+		tensors, err := deltaTensors(want.Codec, base)
+		if err != nil {
+			return nil, err
+		}
+		if err := safetensors.Compare(tensors, file.Tensors()); err != nil {
+			return nil, fault(FaultLayout, "%v", err)
+		}
+	}
+	return &delta{codec: want.Codec, gates: g, file: file}, nil
+}
+
+// next goes to the following tensor. Behind the last one it makes sure that the file ends, and gives io.EOF.
+func (d *delta) next() error {
+	t, data, err := d.file.Next()
+	if errors.Is(err, io.EOF) {
+		return io.EOF
+	}
+	if err != nil {
+		return judged(err)
+	}
+	d.data, d.name, d.at = data, t.Name, 0
+	return nil
+}
+
+// read takes the next n values of the tensor into the raw tile and checks them. All tiles of a tensor but its last
+// hold whole blocks.
+func (d *delta) read(n int, scratch []byte) error {
+	size := 4 * n
+	if d.codec == CodecE3M0 {
+		size = int(e3m0Bytes(int64(n)))
+	}
+	d.raw = scratch[:size]
+	if _, err := io.ReadFull(d.data, d.raw); err != nil {
+		return judged(cut(err, d.name))
+	}
+	var err error
+	if d.codec == CodecE3M0 {
+		err = d.checkBlocks(n)
+	} else if j := firstNotFinite(d.raw); j >= 0 && d.gates.finite {
+		err = fault(FaultNotFinite, "tensor %q is not finite at value %d", domain.Clip(d.name, 60), d.at+int64(j))
+	}
+	d.at += int64(n)
+	return err
+}
+
+// checkBlocks checks every scale, and that an unused half byte is zero.
+func (d *delta) checkBlocks(n int) error {
+	for b := 0; b*BlockValues < n; b++ {
+		_, finite, plain := scaleOf(d.raw[b*blockBytes:])
+		if !finite && d.gates.finite {
+			return fault(FaultNotFinite, "tensor %q has a scale that is not finite at value %d", domain.Clip(d.name, 60), d.at+int64(b)*BlockValues)
+		}
+		if finite && !plain {
+			return fault(FaultUnreadable, "tensor %q has a negative scale at value %d", domain.Clip(d.name, 60), d.at+int64(b)*BlockValues)
+		}
+	}
+	if n%2 == 1 && d.raw[len(d.raw)-1]>>4 != 0 {
+		return fault(FaultUnreadable, "tensor %q has something in its unused half byte", domain.Clip(d.name, 60))
+	}
+	return nil
+}
+
+// block gives the place of block b of the tile and its number of values.
+func (d *delta) block(b, n int) (raw []byte, values int) {
+	return d.raw[b*blockBytes:], min(BlockValues, n-b*BlockValues)
+}
+
+// accumulate adds weight times the local weights of the tile to sum: sum[j] += weight·L[j]. theta is the base.
+func (d *delta) accumulate(sum, theta []float64, weight float64) {
+	if d.codec == CodecFP32 {
+		raw := d.raw[:4*len(sum)]
+		for j := range sum {
+			l := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:])))
+			sum[j] += float64(weight * l)
+		}
+		return
+	}
+	for b := 0; b*BlockValues < len(sum); b++ {
+		raw, n := d.block(b, len(sum))
+		scale, _, _ := scaleOf(raw)
+		table := levels(scale)
+		accumulateBlock(sum[b*BlockValues:][:n], theta[b*BlockValues:][:n], weight, raw[scaleBytes:], &table)
+	}
+}
+
+// accumulateBlock adds weight·(theta − D) for one block.
+func accumulateBlock(sum, theta []float64, weight float64, code []byte, table *[16]float64) {
+	theta = theta[:len(sum)]
+	for i := range len(sum) / 2 {
+		c := code[i]
+		sum[2*i] += float64(weight * (theta[2*i] - table[c&15]))
+		sum[2*i+1] += float64(weight * (theta[2*i+1] - table[c>>4]))
+	}
+	if n := len(sum); n%2 == 1 {
+		sum[n-1] += float64(weight * (theta[n-1] - table[code[n/2]&15]))
+	}
+}
+
+// values gives D = base − local of the tile.
+func (d *delta) values(dst, theta []float64) {
+	if d.codec == CodecFP32 {
+		for j := range dst {
+			dst[j] = theta[j] - float64(math.Float32frombits(binary.LittleEndian.Uint32(d.raw[4*j:])))
+		}
+		return
+	}
+	for b := 0; b*BlockValues < len(dst); b++ {
+		raw, n := d.block(b, len(dst))
+		scale, _, _ := scaleOf(raw)
+		table := levels(scale)
+		decodeBlock(dst[b*BlockValues:][:n], raw, &table)
+	}
+}
+
+// squares adds the squares of d to sum, one after another: the sum does not depend on the size of tiles.
+func squares(sum float64, d []float64) float64 {
+	for _, x := range d {
+		sum += float64(x * x)
+	}
+	return sum
+}

@@ -1,0 +1,92 @@
+package merge
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// E3M0 (Streaming DiLoCo, arXiv 2501.18512, names the format; block and scale are ours): a block of BlockValues values
+// is a float32 scale, the largest magnitude of the block, little-endian, and one nibble a value, the first value in the
+// low half. Bit 3 of a nibble is the sign, bits 0 to 2 the level: level 0 is zero, level L from 1 to 7 is
+// scale·2^(L−7). The last block of a tensor may be short; an unused half byte is zero. Zeros stay zeros exactly.
+const (
+	BlockValues = 256
+	scaleBytes  = 4
+	blockBytes  = scaleBytes + BlockValues/2
+	topLevel    = 7
+)
+
+// sqrtHalf is 2^(−1/2): scale·sqrtHalf is the boundary between the levels 6 and 7 on a logarithmic scale, and the other
+// boundaries are exact halves of it. Comparing in float64 decides as comparing exactly would: for significands X and A
+// of 24 bits, 2X² and A²·4^k are whole numbers that are never equal, so a value is at least 2^(−49) of itself away from
+// a true boundary, eight times what rounding the constant and the product can move it. There are no ties.
+const sqrtHalf = 0.70710678118654752440084436210484903928483593768847
+
+// e3m0Bytes is the length of n values.
+func e3m0Bytes(n int64) int64 {
+	b := n / BlockValues * blockBytes
+	if rest := n % BlockValues; rest > 0 {
+		b += scaleBytes + (rest+1)/2
+	}
+	return b
+}
+
+// encodeBlock writes at most BlockValues finite values to dst, which has e3m0Bytes(len(d)) bytes.
+func encodeBlock(dst []byte, d []float32) {
+	top := uint32(0)
+	for _, x := range d {
+		top = max(top, math.Float32bits(x)&0x7fffffff) // magnitudes of one sign are ordered as their bits
+	}
+	binary.LittleEndian.PutUint32(dst, top)
+	bound := int64(math.Float64bits(float64(math.Float32frombits(top)) * sqrtHalf))
+	code := dst[scaleBytes:]
+	pairs := len(d) / 2
+	for i := range pairs {
+		code[i] = nibble(d[2*i], bound) | nibble(d[2*i+1], bound)<<4
+	}
+	if len(d)%2 == 1 {
+		code[pairs] = nibble(d[len(d)-1], bound)
+	}
+}
+
+// nibble codes one value. bound holds the float64 bits of the boundary below level 7. Each level down halves the
+// boundary, which takes 1<<52 from its bits; a float32 is never denormal as a float64, so bits compare as values do,
+// and the number of halvings until the value is reached is one shift.
+func nibble(x float32, bound int64) byte {
+	bits := math.Float32bits(x)
+	magnitude := int64(math.Float64bits(float64(math.Float32frombits(bits & 0x7fffffff))))
+	halvings := (bound - magnitude + 1<<52 - 1) >> 52
+	if magnitude == 0 || halvings >= topLevel {
+		return 0
+	}
+	return byte(topLevel-halvings) | byte(bits>>28)&8
+}
+
+// levels gives the value of each nibble for a scale. All are exact in float64, for denormal scales too. A negative zero
+// (nibble 8) is never written and reads as zero.
+func levels(scale float32) (table [16]float64) {
+	v := float64(scale)
+	for l := topLevel; l > 0; l-- {
+		table[l], table[l|8] = v, -v
+		v = float64(v * 0.5)
+	}
+	return table
+}
+
+// scaleOf reads a block's scale and reports whether it is finite and not negative.
+func scaleOf(block []byte) (scale float32, finite, plain bool) {
+	bits := binary.LittleEndian.Uint32(block)
+	return math.Float32frombits(bits), bits&0x7f800000 != 0x7f800000, bits>>31 == 0
+}
+
+// decodeBlock gives the values of one block.
+func decodeBlock(d []float64, block []byte, table *[16]float64) {
+	code := block[scaleBytes:]
+	for i := range len(d) / 2 {
+		c := code[i]
+		d[2*i], d[2*i+1] = table[c&15], table[c>>4]
+	}
+	if n := len(d); n%2 == 1 {
+		d[n-1] = table[code[n/2]&15]
+	}
+}

@@ -1,0 +1,256 @@
+package merge
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"tensorturn/domain"
+	"tensorturn/domain/safetensors"
+)
+
+// Input is one accepted contribution.
+type Input struct {
+	Delta   io.Reader
+	Codec   Codec
+	Samples int64 // by the hub's ledger: the weight, at least 1
+}
+
+// Job is one merge. The order of the inputs is part of the result: by slot id, then by contribution number.
+type Job struct {
+	Base       io.Reader     // safetensors, F32, canonical order
+	BaseDigest domain.Digest // blob id of the base: every delta must have been made from it
+	Momentum   io.Reader     // safetensors, F64, the base's names and shapes; nil in the first round: zeros
+	Inputs     []Input
+	Eta, Mu    float64 // outer learning rate (> 0) and momentum (0 ≤ mu < 1)
+
+	NextBase     io.Writer // receives the base's layout
+	NextMomentum io.Writer // receives the momentum's layout
+}
+
+// Result is what a merge found.
+type Result struct {
+	StepNorm float64 // L2 norm of next base − base
+}
+
+// InputError says that one delta cannot be read, now or ever: the hub revokes that contribution and merges the rest.
+type InputError struct {
+	Index int // in Job.Inputs
+	Fault Fault
+	Note  string
+}
+
+func (e *InputError) Error() string {
+	return fmt.Sprintf("delta %d of the merge is %s: %s", e.Index, e.Fault, e.Note)
+}
+
+// Unwrap gives it domain.KindIntegrity: the delta was whole when it was accepted.
+func (e *InputError) Unwrap() error { return domain.Integrity("read delta", e.Note, "") }
+
+// Merge writes the next base and the next momentum. With theta the base, L_i the local weights of input i (codec fp32)
+// or theta − D_i, n_i its samples, all in float64 and in the order given:
+//
+//	L = (Σ n_i·L_i) / Σ n_i;  D = theta − L;  m' = mu·m + D
+//	theta' = (1−eta)·theta + eta·L − eta·(mu·m')
+//
+// which is the PyTorch form of Nesterov momentum, theta − eta·(D + mu·m'), arranged so that eta 1 and mu 0 lose no bit.
+// theta' is rounded once to float32, m' is stored as float64.
+//
+// A delta that cannot be used is an *InputError. A result that is not finite is domain.KindInvalid and names tensor and
+// value: weights never become NaN. Other errors keep the kind of their stream. After any error both outputs are rubbish
+// and must be thrown away.
+func Merge(job Job) (Result, error) { return mergeTiles(job, allGates, tileValues) }
+
+func mergeTiles(job Job, g gates, tile int) (Result, error) {
+	m, err := open(job, g, tile)
+	if err != nil {
+		return Result{}, fmt.Errorf("merge: %w", err)
+	}
+	if err := m.all(); err != nil {
+		return Result{}, fmt.Errorf("merge: %w", err)
+	}
+	return Result{StepNorm: math.Sqrt(m.sum)}, nil
+}
+
+// merger holds the streams of one merge and one tile of each kind of value.
+type merger struct {
+	job      Job
+	gates    gates
+	base     *weights
+	momentum *weights // nil in the first round
+	inputs   []*delta
+	total    float64 // samples
+
+	nextBase     *safetensors.Writer
+	nextMomentum *safetensors.Writer
+
+	tile              int
+	theta, mean, m    []float64
+	scratch, out, mem []byte
+	sum               float64 // of squares of the step
+}
+
+// open checks the job and reads every header.
+func open(job Job, g gates, tile int) (*merger, error) {
+	total, err := check(job)
+	if err != nil {
+		return nil, err
+	}
+	m := &merger{job: job, gates: g, total: float64(total), tile: tile,
+		theta: make([]float64, tile), mean: make([]float64, tile), m: make([]float64, tile),
+		scratch: make([]byte, 4*tile), out: make([]byte, 4*tile), mem: make([]byte, 8*tile)}
+	if m.base, err = openWeights("base", job.Base); err != nil {
+		return nil, err
+	}
+	layout := m.base.file.Tensors()
+	digest := safetensors.LayoutDigest(layout)
+	for i, in := range job.Inputs {
+		d, err := openDelta(in.Delta, Expect{Codec: in.Codec, Base: job.BaseDigest, Layout: digest}, layout, g)
+		if err != nil {
+			return nil, ofInput(i, err)
+		}
+		m.inputs = append(m.inputs, d)
+	}
+	momentum := momentumTensors(layout)
+	if job.Momentum != nil {
+		if m.momentum, err = openMomentum(job.Momentum, momentum); err != nil {
+			return nil, err
+		}
+	}
+	if m.nextBase, err = safetensors.NewWriter(job.NextBase, layout, nil); err != nil {
+		return nil, fmt.Errorf("write next base: %w", err)
+	}
+	if m.nextMomentum, err = safetensors.NewWriter(job.NextMomentum, momentum, nil); err != nil {
+		return nil, fmt.Errorf("write next momentum: %w", err)
+	}
+	return m, nil
+}
+
+// check refuses a job that cannot be merged and sums the samples.
+func check(job Job) (total int64, err error) {
+	if !(job.Eta > 0) || math.IsInf(job.Eta, 0) || !(job.Mu >= 0 && job.Mu < 1) {
+		return 0, domain.Invalid("", fmt.Sprintf("eta %v must be above 0 and mu %v from 0 to below 1", job.Eta, job.Mu), "")
+	}
+	if len(job.Inputs) == 0 || len(job.Inputs) > MaxInputs {
+		return 0, domain.Invalid("", fmt.Sprintf("there are %d deltas, the limits are 1 and %d", len(job.Inputs), MaxInputs), "")
+	}
+	for i, in := range job.Inputs {
+		if in.Samples < 1 || in.Samples > MaxTotalSamples-total {
+			return 0, domain.Invalid("", fmt.Sprintf("delta %d has %d samples; each needs one, all together at most %d", i, in.Samples, int64(MaxTotalSamples)), "")
+		}
+		total += in.Samples
+	}
+	return total, nil
+}
+
+// momentumTensors is the layout of the momentum: the weights' in float64.
+func momentumTensors(weights []safetensors.Tensor) []safetensors.Tensor {
+	ts := make([]safetensors.Tensor, len(weights))
+	for i, t := range weights {
+		ts[i] = safetensors.Tensor{Name: t.Name, DType: safetensors.F64, Shape: t.Shape}
+	}
+	return ts
+}
+
+func openMomentum(src io.Reader, want []safetensors.Tensor) (*weights, error) {
+	file, err := safetensors.NewReader(src)
+	if err != nil {
+		return nil, fmt.Errorf("read momentum: %w", err)
+	}
+	if err := safetensors.Compare(want, file.Tensors()); err != nil {
+		return nil, fmt.Errorf("read momentum: it does not match the base: %w", err)
+	}
+	return &weights{what: "momentum", file: file}, nil
+}
+
+// ofInput says which input an error belongs to.
+func ofInput(i int, err error) error {
+	var f *faultError
+	if errors.As(err, &f) {
+		return &InputError{Index: i, Fault: f.why, Note: f.note}
+	}
+	return fmt.Errorf("read delta %d: %w", i, err)
+}
+
+// all merges every tensor and makes sure that every stream ends.
+func (m *merger) all() error {
+	for {
+		t, err := m.base.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := m.tensor(t); err != nil {
+			return err
+		}
+	}
+	for i, d := range m.inputs {
+		if err := d.end(); err != nil {
+			return ofInput(i, err)
+		}
+	}
+	if m.momentum != nil {
+		if _, err := m.momentum.next(); !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+	return errors.Join(m.nextBase.Close(), m.nextMomentum.Close())
+}
+
+// tensor merges one tensor, tile by tile.
+func (m *merger) tensor(t safetensors.Tensor) error {
+	n, err := t.Count()
+	if err != nil {
+		return err
+	}
+	for i, d := range m.inputs {
+		if err := d.next(); err != nil {
+			return ofInput(i, tooFew(err))
+		}
+	}
+	if m.momentum != nil {
+		if _, err := m.momentum.next(); err != nil {
+			return err
+		}
+	}
+	for at := int64(0); at < n; at += int64(m.tile) {
+		if err := m.merge(at, int(min(int64(m.tile), n-at))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// merge does n values, the first of them number at of its tensor.
+func (m *merger) merge(at int64, n int) error {
+	raw, err := m.base.read(4 * n)
+	if err != nil {
+		return err
+	}
+	theta, sum := m.theta[:n], m.mean[:n]
+	widen(theta, raw)
+	clear(sum)
+	for i, d := range m.inputs {
+		if err := d.read(n, m.scratch); err != nil {
+			return ofInput(i, err)
+		}
+		d.accumulate(sum, theta, float64(m.job.Inputs[i].Samples))
+	}
+	if err := m.readMomentum(n); err != nil {
+		return err
+	}
+	if j := m.step(n); j >= 0 && m.gates.result {
+		return domain.Invalid("", fmt.Sprintf("tensor %q would not be finite at value %d", domain.Clip(m.base.name, 60), at+int64(j)),
+			"lower the outer learning rate; the last good model is kept")
+	}
+	if _, err := m.nextBase.Write(m.out[:4*n]); err != nil {
+		return fmt.Errorf("write next base: %w", err)
+	}
+	if _, err := m.nextMomentum.Write(m.mem[:8*n]); err != nil {
+		return fmt.Errorf("write next momentum: %w", err)
+	}
+	return nil
+}
