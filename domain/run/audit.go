@@ -2,6 +2,8 @@ package run
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"tensorturn/domain"
 )
@@ -57,14 +59,15 @@ func (a *auditor) put(cs []domain.ChunkID, status ChunkStatus, slot domain.SlotI
 func (a *auditor) places() {
 	s := a.s
 	a.put(s.Carried, StatusUnplanned, "")
-	for slot, l := range s.Leases {
+	for _, slot := range s.Slots() {
+		l := s.Leases[slot]
 		a.put(l.Claimed, StatusClaimed, slot)
 		a.put(l.Trained, StatusTrained, slot)
 	}
 	if s.Open != nil {
 		a.put(s.Open.Pool, StatusQueued, "")
-		for slot, shard := range s.Open.Shards {
-			a.put(shard, StatusQueued, slot)
+		for _, slot := range slices.Sorted(maps.Keys(s.Open.Shards)) {
+			a.put(s.Open.Shards[slot], StatusQueued, slot)
 		}
 		for _, k := range s.Open.Contributions {
 			a.put(k.Chunks, StatusContributed, k.Slot)
@@ -136,7 +139,7 @@ func (a *auditor) leases() {
 	if s.Open == nil {
 		return
 	}
-	for slot := range s.Open.Shards {
+	for _, slot := range slices.Sorted(maps.Keys(s.Open.Shards)) {
 		if s.TrainLease(slot) == nil {
 			a.fail("%s has a shard and no lease", slot)
 		}

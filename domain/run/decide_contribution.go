@@ -34,6 +34,9 @@ func decideOffer(s *State, c OfferContribution) ([]event.Data, error) {
 	if n := s.prefix(c); n < len(c.Chunks) {
 		return one(cut(s, l, c, n))
 	}
+	if len(s.Open.Contributions) >= MaxContributions {
+		return nil, conflict(c, "the round holds %d contributions, which is the limit", MaxContributions)
+	}
 	if c.Inspection == nil {
 		return nil, nil
 	}

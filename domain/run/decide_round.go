@@ -90,8 +90,11 @@ func decideExtend(s *State, c ExtendRound) ([]event.Data, error) {
 	return one(&RoundExtended{Round: o.Number, Counted: o.Counted, Chunks: len(o.Chunks), Deadline: float64(2 * o.Deadline)})
 }
 
-// enough reports whether at least half of the round's chunks are counted.
-func (o *OpenRoundState) enough() bool { return 2*o.Counted >= len(o.Chunks) }
+// enough reports whether the round may close at its deadline: at least half of its chunks are counted, or it holds as
+// many contributions as a merge may name.
+func (o *OpenRoundState) enough() bool {
+	return 2*o.Counted >= len(o.Chunks) || len(o.Contributions) >= MaxContributions
+}
 
 // Complete reports whether every chunk of the round is counted.
 func (o *OpenRoundState) Complete() bool { return o.Counted == len(o.Chunks) }

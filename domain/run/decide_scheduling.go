@@ -96,7 +96,7 @@ func decideSteal(s *State, c Steal) ([]event.Data, error) {
 		return nil, invalid(c, "%d chunks from %s to %s", c.Count, c.From, c.To)
 	}
 	if c.Count > len(shard) {
-		return nil, conflict(c, "%d chunks are wanted, %d are unclaimed", c.Count, len(shard))
+		return nil, conflict(c, "%s wanted, %d unclaimed", plural(c.Count, "chunk"), len(shard))
 	}
 	tail := slices.Clone(shard[len(shard)-c.Count:])
 	return one(&ChunksStolen{From: c.From, To: c.To, Chunks: tail, Gain: c.Gain, Reason: reasonOr(c.Reason, "planned")})

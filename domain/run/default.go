@@ -55,7 +55,7 @@ func Resolve(s Spec, d Dataset) (Spec, error) {
 	if s.Round.Chunks == 0 && chunkCount(&s, &d) <= MaxChunks {
 		s.Round.Chunks = min(max(TotalChunks(s, d)/DefaultRounds, 1), MaxRoundChunks)
 	}
-	if err := checkSize(&s, &d); err != nil {
+	if err := first(checkSize(&s, &d), checkRound(&s)); err != nil {
 		return Spec{}, err
 	}
 	lr, momentum := OuterFor(Planned(s, d))

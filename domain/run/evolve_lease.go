@@ -59,14 +59,9 @@ func (s *State) evaluationFailed(d *EvaluationFailed) {
 	if e == nil || e != s.Evaluation { // an old model's measurement has just given way
 		return
 	}
-	if !d.GaveUp {
-		s.Evaluation.Failures = d.Count
-		return
-	}
-	final := s.Evaluation.Final
-	s.Evaluation = nil
-	if !final {
-		s.wantFinal()
+	e.Failures = d.Count
+	if d.GaveUp {
+		s.Evaluation = nil
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 // Line renders a fact for people: one line, no full stop, the slot first where there is one.
 
 func (e *Submitted) Line() string {
-	return fmt.Sprintf("%s: %d samples × %d epochs in chunks of %d, %d chunks a round",
-		e.Spec.Name, e.Data.Samples, e.Spec.Epochs, e.Spec.Chunk, e.Spec.Round.Chunks)
+	return fmt.Sprintf("%s: %d samples × %s in chunks of %d, %d chunks a round",
+		e.Spec.Name, e.Data.Samples, plural(e.Spec.Epochs, "epoch"), e.Spec.Chunk, e.Spec.Round.Chunks)
 }
 func (e *Paused) Line() string    { return "paused: " + e.Reason }
 func (e *Resumed) Line() string   { return "resumed" }
@@ -31,7 +31,7 @@ func (e *Initialised) Line() string {
 }
 
 func (e *LeaseGranted) Line() string {
-	return fmt.Sprintf("%s gets %s%s", e.Slot, e.Unit, ofRound(e.Unit, e.Round)) + why(e.Reason)
+	return fmt.Sprintf("%s gets the %s unit%s", e.Slot, e.Unit, ofRound(e.Unit, e.Round)) + why(e.Reason)
 }
 
 func (e *LeaseReleased) Line() string {
@@ -51,7 +51,7 @@ func (e *RoundOpened) Line() string {
 	if e.Carried > 0 {
 		carried = fmt.Sprintf(" (%d carried over)", e.Carried)
 	}
-	return fmt.Sprintf("round %d opens on base %s with chunks %s%s, deadline %.0f s", e.Round, e.Base.Short(), ranges(e.Chunks), carried, e.Deadline)
+	return fmt.Sprintf("round %d opens on base %s with %s%s, deadline %.0f s", e.Round, e.Base.Short(), ranges(e.Chunks), carried, e.Deadline)
 }
 
 func (e *RoundExtended) Line() string {
@@ -63,7 +63,7 @@ func (e *RoundClosed) Line() string {
 	if len(e.Missing) > 0 {
 		missing = ", carrying " + ranges(e.Missing)
 	}
-	return fmt.Sprintf("round %d closes with %d chunks counted%s", e.Round, e.Counted, missing) + why(e.Reason)
+	return fmt.Sprintf("round %d closes with %s counted%s", e.Round, plural(e.Counted, "chunk"), missing) + why(e.Reason)
 }
 
 func (e *RoundMerged) Line() string {

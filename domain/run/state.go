@@ -9,6 +9,7 @@ const (
 	MaxLeases             = 900     // leases of one run at a time: they must end in one atomic batch with what ends them
 	MaxChunks             = 1 << 20 // chunks over all epochs; the state holds 24 bytes for each
 	MaxRoundChunks        = 1 << 15 // chunks of one round; a RoundOpened event must stay below domain.MaxEventBytes
+	MaxContributions      = 1 << 11 // accepted deltas of one round: RoundMerged names each with some 170 bytes
 	MaxTaskFailures       = 3       // task errors of one unit before the run fails
 	MaxEvaluationFailures = 3       // after these the run completes "not evaluated"
 	MaxRefusals           = 3       // refusals in a row that quarantine a machine

@@ -81,10 +81,9 @@ func checkSpec(s *Spec) error {
 		within("batch", s.Batch, 1, MaxBatch),
 		within("epochs", s.Epochs, 1, MaxEpochs),
 		checkChunk(s),
-		checkRound(&s.Round),
+		checkRound(s),
 		checkOuter(&s.Outer),
 		oneOf("codec", s.Codec, CodecE3M0, CodecFP32),
-		within("max_chunks_per_contribution", s.MaxChunksPerContribution, 0, MaxRoundChunks),
 		within("evaluate_every", s.EvaluateEvery, 0, MaxChunks),
 		within("keep_every", s.KeepEvery, 1, MaxKeepEvery),
 	)
@@ -174,11 +173,18 @@ func checkChunk(s *Spec) error {
 	return bad("chunk", s.Chunk, fmt.Sprintf("a multiple of batch (%d): a chunk is a whole number of steps", s.Batch))
 }
 
-func checkRound(r *Round) error {
-	return first(
+func checkRound(s *Spec) error {
+	r, most := &s.Round, s.MaxChunksPerContribution
+	err := first(
 		within("round.chunks", r.Chunks, 0, MaxRoundChunks),
 		within("round.deadline_seconds", r.Deadline, 0, MaxDeadline),
+		within("max_chunks_per_contribution", most, 0, MaxRoundChunks),
 	)
+	if err == nil && most > 0 && r.Chunks > most*MaxContributions/2 { // carried chunks may come on top
+		err = bad("max_chunks_per_contribution", most, fmt.Sprintf("%d or more, since a round has %d chunks and holds %d contributions",
+			(2*r.Chunks+MaxContributions-1)/MaxContributions, r.Chunks, MaxContributions))
+	}
+	return err
 }
 
 func checkOuter(o *Outer) error {
