@@ -21,6 +21,7 @@ import (
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
 	"tensorturn/domain"
+	"tensorturn/domain/event"
 	"tensorturn/projections"
 	"tensorturn/projections/fleet"
 	"tensorturn/projections/runs"
@@ -73,7 +74,7 @@ type Config struct {
 	Views     Views
 	Log       broker.Log
 	Blobs     broker.Blobs
-	Verify    func(ctx context.Context) (Verified, error) // verifies the whole log
+	Registry  *event.Registry
 	Operator  func(key string) bool                       // constant-time check of an operator key
 	Enrol     Enroller
 	Websocket string       // loopback address of the embedded server's WebSocket listener

@@ -39,18 +39,18 @@ func (v *View) Tokens() []Token {
 func (t *tokens) apply(e event.Envelope) {
 	switch d := e.Data.(type) {
 	case *pool.TokenCreated:
-		t.byID[d.ID] = &Token{ID: d.ID, Uses: d.Uses, Expires: time.UnixMicro(d.Expires).UTC(), Created: e.Time}
-		t.order = append(t.order, d.ID)
+		t.byID[d.Token] = &Token{ID: d.Token, Uses: d.Uses, Expires: time.UnixMicro(d.Expires).UTC(), Created: e.Time}
+		t.order = append(t.order, d.Token)
 		if len(t.order) > maxTokens {
 			delete(t.byID, t.order[0])
 			t.order = t.order[1:]
 		}
 	case *pool.TokenUsed:
-		if k, ok := t.byID[d.ID]; ok {
+		if k, ok := t.byID[d.Token]; ok {
 			k.Uses--
 		}
 	case *pool.TokenRevoked:
-		if k, ok := t.byID[d.ID]; ok {
+		if k, ok := t.byID[d.Token]; ok {
 			k.Revoked = true
 		}
 	}

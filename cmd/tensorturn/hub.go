@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/adrg/xdg"
+	"github.com/spf13/cobra"
+
+	"tensorturn/domain"
+)
+
+func hubCommand(a *app) *cobra.Command {
+	return group("hub", "run the hub: the process that holds the log and decides", hubStart(a))
+}
+
+// hubDir is the default place of a hub's keys and log.
+func hubDir() string { return filepath.Join(xdg.DataHome, "tensorturn", "hub") }
+
+func hubStart(a *app) *cobra.Command {
+	o := hubOptions{}
+	var logLevel string
+	c := &cobra.Command{Use: "start", Short: "start the hub and run until SIGTERM", Args: args(),
+		Long: "The first start makes the CA, the certificate, all keys and an operator key, and prints the line that joins a machine.\n" +
+			"Everything goes through one HTTPS port. SIGTERM ends it in good order; agents go on and come back by themselves.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.logger = newLogger(a.terminal, logLevel)
+			return a.serveHub(c.Context(), o)
+		}}
+	f := c.Flags()
+	f.StringVar(&o.dir, "dir", hubDir(), "folder of keys and log; back it up")
+	f.StringVar(&o.listen, "listen", ":7443", "address of the one public port")
+	f.StringVar(&o.publicURL, "public-url", "", "https URL under which machines reach this hub (default: this host's name and port)")
+	f.StringVar(&o.certFile, "tls-cert", "", "the owner's certificate chain instead of the hub's own")
+	f.StringVar(&o.keyFile, "tls-key", "", "its key")
+	f.DurationVar(&o.lease, "lease", domain.DefaultLease, "lease time: a slot without progress for this long loses its work")
+	f.Int64Var(&o.maxStore, "max-store", 64<<30, "bytes the log and all blobs may take on disk")
+	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
+	return c
+}
+
+// serveHub starts the hub, tells how to reach it, and stops it when the context ends.
+func (a *app) serveHub(ctx context.Context, o hubOptions) error {
+	h, err := startHub(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := a.greet(ctx, h); err != nil {
+		h.stop()
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case err = <-h.failed:
+	}
+	a.say("stopping: taking no more requests, finishing what was decided")
+	began := time.Now()
+	if serr := h.stop(); err == nil {
+		err = serr
+	}
+	if err == nil {
+		a.say("stopped after %s", short(time.Since(began)))
+	}
+	return err
+}
+
+// greet prints where the hub is and, on the very first start, the line that joins a machine.
+func (a *app) greet(ctx context.Context, h *hubProcess) error {
+	a.say("hub %s is up, log at %s", h.url, filepath.Join(h.opts.dir, "store"))
+	if h.readOnly != nil {
+		a.say("the hub is read-only: %v", h.readOnly)
+		a.say("reads go on; see: tensorturn log verify --context %s", h.contextFile())
+		return nil
+	}
+	if !h.created {
+		return nil
+	}
+	token, err := h.firstToken(ctx)
+	if err != nil {
+		return err
+	}
+	a.say("operator key in %s (0600); on this machine set TENSORTURN_CONTEXT=%s", h.contextFile(), h.contextFile())
+	a.say("to join one machine within 24 h, run there:")
+	a.print("%s", token.Join)
+	return nil
+}

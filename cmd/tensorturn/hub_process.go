@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nkeys"
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+
+	"tensorturn/broker/embedded"
+	"tensorturn/broker/gateway"
+	"tensorturn/broker/hub"
+	"tensorturn/broker/identity"
+	"tensorturn/broker/jetstream"
+	"tensorturn/domain"
+	"tensorturn/domain/event"
+	"tensorturn/domain/machine"
+	"tensorturn/domain/pool"
+	"tensorturn/domain/run"
+	"tensorturn/projections/fleet"
+)
+
+type hubOptions struct {
+	dir, listen, publicURL string
+	certFile, keyFile      string
+	lease                  time.Duration
+	maxStore               int64
+	logger                 zerolog.Logger
+}
+
+// hubProcess is a running hub: keys, broker, stores, service, front, started in this order and stopped in the reverse.
+type hubProcess struct {
+	opts     hubOptions
+	url      string
+	created  bool  // this was the very first start
+	readOnly error // the log is damaged: only reads are served
+	failed   chan error
+
+	keys    *identity.Keys
+	broker  *embedded.Hub
+	store   *jetstream.Store
+	service *hub.Service
+	front   *gateway.Gateway
+	views   gateway.Views
+	stops   []func() error
+}
+
+// registry holds the facts of every aggregate.
+func registry() *event.Registry {
+	r := event.NewRegistry()
+	run.Register(r)
+	machine.Register(r)
+	pool.Register(r)
+	return r
+}
+
+// newID draws a sortable id that is safe as a subject token.
+func newID(prefix string) string { return prefix + "-" + strings.ToLower(ulid.Make().String()) }
+
+// startHub brings everything up or takes everything down again.
+func startHub(ctx context.Context, o hubOptions) (h *hubProcess, err error) {
+	if o.lease < domain.MinLease || o.lease > domain.MaxLease {
+		return nil, domain.Invalid("start hub", fmt.Sprintf("a lease of %s is not between %s and %s", o.lease, domain.MinLease, domain.MaxLease), "the default suits home links: --lease 120s")
+	}
+	h = &hubProcess{opts: o, failed: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.stop())
+		}
+	}()
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+		return h, domain.Invalid("start hub", plainPathError(err), "choose another folder with --dir")
+	}
+	l, err := h.bind()
+	if err != nil {
+		return h, err
+	}
+	for _, step := range []func(context.Context) error{h.openKeys, h.startBroker, h.startService} {
+		if err := step(ctx); err != nil {
+			l.Close()
+			return h, err
+		}
+	}
+	h.startFront(l)
+	c := operatorContext{URL: h.url, CA: string(h.keys.CA())}
+	key, err := os.ReadFile(h.keys.OperatorKeyFile())
+	if err != nil {
+		return h, domain.Integrity("read operator key", plainPathError(err), "restore the hub's folder from a backup")
+	}
+	c.Key = strings.TrimSpace(string(key))
+	return h, c.save(h.contextFile())
+}
+
+// later adds a step of the way down.
+func (h *hubProcess) later(f func() error) { h.stops = append(h.stops, f) }
+
+// stop takes down in reverse order what was started.
+func (h *hubProcess) stop() error {
+	var errs []error
+	for i := len(h.stops) - 1; i >= 0; i-- {
+		errs = append(errs, h.stops[i]())
+	}
+	h.stops = nil
+	return errors.Join(errs...)
+}
+
+func (h *hubProcess) contextFile() string { return filepath.Join(h.opts.dir, "operator.json") }
+
+// bind takes the port first, so that a taken one is told before any key is made, and settles the public URL.
+func (h *hubProcess) bind() (net.Listener, error) {
+	l, err := net.Listen("tcp", h.opts.listen)
+	if err != nil {
+		return nil, domain.Conflict("start hub", "port "+h.opts.listen+" cannot be taken: "+err.Error(), "choose another with --listen, or stop what holds it")
+	}
+	h.url = strings.TrimRight(h.opts.publicURL, "/")
+	if h.url == "" {
+		host, port, _ := net.SplitHostPort(l.Addr().String())
+		if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+			host = hostname()
+		}
+		h.url = "https://" + net.JoinHostPort(host, port)
+	}
+	return l, nil
+}
+
+func (h *hubProcess) openKeys(context.Context) (err error) {
+	h.keys, h.created, err = identity.OpenOrCreate(filepath.Join(h.opts.dir, "keys"), identity.Options{
+		PublicURL: h.url, Hostname: hostname(), CertFile: h.opts.certFile, KeyFile: h.opts.keyFile, Now: time.Now()})
+	return err
+}
+
+// account prepares one of the hub's own accounts with a user for this process.
+func (h *hubProcess) account(r identity.Role, encode func() (string, error)) (embedded.Account, error) {
+	token, err := encode()
+	if err != nil {
+		return embedded.Account{}, err
+	}
+	user, key, err := h.keys.InProcess(r)
+	if err != nil {
+		return embedded.Account{}, err
+	}
+	return embedded.Account{Public: h.keys.PublicAccount(r), JWT: token, User: userOf(user, key)}, nil
+}
+
+func userOf(token string, key nkeys.KeyPair) embedded.User {
+	return embedded.User{JWT: func() (string, error) { return token, nil }, Sign: key.Sign}
+}
+
+func (h *hubProcess) startBroker(ctx context.Context) error {
+	operator, err := h.keys.OperatorJWT()
+	if err != nil {
+		return err
+	}
+	o := embedded.HubOptions{Name: "hub", StoreDir: filepath.Join(h.opts.dir, "store"), Operator: operator,
+		MaxStore: h.opts.maxStore, MaxMemory: 64 << 20, Advertise: strings.TrimPrefix(h.url, "https://"), Logger: h.opts.logger}
+	store := identity.Store{Disk: o.MaxStore, Memory: o.MaxMemory}
+	if o.System, err = h.account(identity.RoleSystem, h.keys.SystemAccount); err != nil {
+		return err
+	}
+	if o.Hub, err = h.account(identity.RoleHub, func() (string, error) { return h.keys.HubAccount(store) }); err != nil {
+		return err
+	}
+	if o.Service, err = h.account(identity.RoleService, h.keys.ServiceAccount); err != nil {
+		return err
+	}
+	if h.broker, err = embedded.StartHub(ctx, o); err != nil {
+		return err
+	}
+	h.later(h.broker.Shutdown)
+	nc, err := h.broker.HubConn("store")
+	if err != nil {
+		return err
+	}
+	h.store, err = jetstream.Open(ctx, nc, embedded.JetStreamDomain)
+	return err
+}
+
+func (h *hubProcess) startService(ctx context.Context) error {
+	nc, err := h.broker.ServiceConn("service")
+	if err != nil {
+		return err
+	}
+	h.service = hub.NewService(hub.ServiceConfig{
+		Core: hub.Config{Timing: domain.TimingOf(h.opts.lease), Process: newID("h")},
+		Log:  h.store.Log(), Registry: registry(), Blobs: h.store.Blobs(), Beats: h.store.Heartbeats(),
+		Link: hub.NewNATSLink(nc), Renew: h.renew, Admit: h.admit, CutOff: h.cutOff, Logger: h.opts.logger,
+	})
+	h.front = gateway.New(h.frontConfig())
+	h.later(func() error { h.service.Stop(); return nil })
+	if err := h.service.Start(ctx); err != nil {
+		return err
+	}
+	if h.readOnly = h.service.ReadOnly(); h.readOnly != nil || !h.created {
+		return nil
+	}
+	return h.service.Do(ctx, hub.Do{Command: domain.CommandID(newID("c")), Actor: "hub",
+		Targets: []hub.Target{{Kind: event.KindPool, ID: pool.ID, Command: pool.Found{At: time.Now()}}}})
+}
+
+func (h *hubProcess) frontConfig() gateway.Config {
+	binary, err := os.Executable()
+	if err != nil {
+		binary = os.Args[0]
+	}
+	h.views = gateway.NewViews()
+	h.service.OnCommitted(func(es []event.Envelope) {
+		if err := h.views.Engine.Apply(es...); err != nil {
+			h.fail(err)
+		}
+	})
+	return gateway.Config{
+		Hub: h.service, Views: h.views, Log: h.store.Log(), Blobs: h.store.Blobs(), Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
+		Websocket: h.broker.WebsocketAddr(), PublicURL: h.url, CA: h.keys.CA(), Pin: h.keys.Pin(),
+		HeadKey: h.keys.Head().Public().(ed25519.PublicKey), Binary: binary, Version: version, Now: time.Now, NewID: newID, Logger: h.opts.logger,
+	}
+}
+
+func (h *hubProcess) startFront(l net.Listener) {
+	h.front.Start(l, &tls.Config{Certificates: []tls.Certificate{h.keys.ServerCertificate()}, MinVersion: tls.VersionTLS13})
+	h.later(h.front.Stop)
+}
+
+// fail ends the process with an error; the first one counts.
+func (h *hubProcess) fail(err error) {
+	select {
+	case h.failed <- err:
+	default:
+	}
+}
+
+// NewAccount and Credential make identities for the gateway.
+func (h *hubProcess) NewAccount(m domain.MachineID) (string, error) {
+	id, err := h.keys.Machine(m)
+	return id.Account, err
+}
+
+// Credential issues a user credential for the machine's nkey.
+func (h *hubProcess) Credential(m domain.MachineID, nkey string) (string, error) {
+	id, err := h.keys.KnownMachine(m)
+	if err != nil {
+		return "", err
+	}
+	return id.Credential(nkey, identity.CredentialLife, time.Now())
+}
+
+// renew issues a fresh credential at half of the old one's life, for the key the machine enrolled with.
+func (h *hubProcess) renew(m domain.MachineID) (string, error) {
+	var found fleet.Machine
+	h.views.Engine.Read(func(uint64) { found, _ = h.views.Fleet.Find(string(m)) })
+	return h.Credential(m, found.NKey)
+}
+
+// admit loads a machine's account into the broker.
+func (h *hubProcess) admit(m domain.MachineID) {
+	err := h.withAccount(m, h.keys.MachineAccount, h.broker.AddMachine)
+	if err != nil {
+		h.opts.logger.Error().Str("machine", string(m)).Err(err).Msg("machine account not loaded")
+	}
+}
+
+// cutOff ends a revoked machine's connections and lets it open no more.
+func (h *hubProcess) cutOff(m domain.MachineID) {
+	err := h.withAccount(m, func(id identity.Machine) (string, error) { return h.keys.RevokedAccount(id, time.Now()) }, h.broker.RevokeMachine)
+	if err != nil {
+		h.opts.logger.Error().Str("machine", string(m)).Err(err).Msg("revoked machine not cut off")
+	}
+}
+
+func (h *hubProcess) withAccount(m domain.MachineID, encode func(identity.Machine) (string, error), use func(string) error) error {
+	id, err := h.keys.KnownMachine(m)
+	if err != nil {
+		return err
+	}
+	token, err := encode(id)
+	if err != nil {
+		return err
+	}
+	return use(token)
+}
+
+// firstToken makes the token of the join line through the front's own API.
+func (h *hubProcess) firstToken(ctx context.Context) (gateway.CreatedToken, error) {
+	var t gateway.CreatedToken
+	c, err := loadContext(h.contextFile())
+	if err != nil {
+		return t, err
+	}
+	cl, err := newClient(c)
+	if err != nil {
+		return t, err
+	}
+	return t, cl.call(ctx, http.MethodPost, "/api/v1/tokens", gateway.CreateToken{}, &t)
+}

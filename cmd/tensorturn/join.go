@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"tensorturn/broker/gateway"
+	"tensorturn/broker/identity"
+	"tensorturn/domain"
+)
+
+type joinRequest struct {
+	dir, hub, token, name string
+	slots                 int
+}
+
+// joinTimeout bounds the whole exchange.
+const joinTimeout = 60 * time.Second
+
+// join enrols this machine. The key is saved before the hub is asked, so that an answer that got lost can be asked for
+// again with the same key, and costs no second use of the token.
+func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, error) {
+	token, err := identity.ParseToken(j.token)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(j.dir, 0o700); err != nil {
+		return nil, domain.Invalid("join", plainPathError(err), "choose another folder with --dir")
+	}
+	path := filepath.Join(j.dir, agentKeysFile)
+	keys, err := identity.LoadAgentKeys(path)
+	switch {
+	case domain.KindOf(err) == domain.KindNotFound:
+		keys, err = identity.NewAgentKeys(strings.TrimRight(j.hub, "/"))
+	case err == nil && keys.Enrolled():
+		err = domain.Conflict("join", "this machine is a member of "+keys.Hub+" already, as "+string(keys.Machine), "start it with: tensorturn agent start"+dirFlag(j.dir)+"; or choose another folder with --dir")
+	case err == nil:
+		keys.Hub = strings.TrimRight(j.hub, "/")
+	}
+	if err == nil {
+		err = keys.Save(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	reply, err := enrol(ctx, keys, token, j)
+	if err != nil {
+		return nil, err
+	}
+	keys.Machine, keys.Credential, keys.CA, keys.HeadKey = reply.Machine, reply.Credential, []byte(reply.CA), reply.HeadKey
+	return keys, keys.Save(path)
+}
+
+// enrol speaks to the hub over a connection that is checked against the token's CA pin before a byte is sent.
+func enrol(ctx context.Context, keys *identity.AgentKeys, token identity.Token, j joinRequest) (gateway.EnrolReply, error) {
+	var reply gateway.EnrolReply
+	u, err := url.Parse(keys.Hub)
+	if err != nil || u.Scheme != "https" {
+		return reply, domain.Invalid("join", domain.Clip(keys.Hub, 120)+" is not an https URL", "give the hub's URL, for example https://hub.example.org:7443")
+	}
+	proof, err := identity.SignProof(keys.Key(), identity.AudienceEnrol, "", time.Now())
+	if err != nil {
+		return reply, err
+	}
+	body, err := json.Marshal(gateway.EnrolRequest{Token: token.Plain(), Name: j.name, Slots: j.slots, Proof: proof})
+	if err != nil {
+		return reply, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, keys.Hub+"/api/v1/enrol", bytes.NewReader(body))
+	if err != nil {
+		return reply, err
+	}
+	hc := &http.Client{Transport: &http.Transport{TLSClientConfig: identity.PinnedTLS(token.Pin(), u.Hostname()), Proxy: http.ProxyFromEnvironment}}
+	defer hc.CloseIdleConnections()
+	resp, err := hc.Do(req)
+	if err != nil {
+		var own *domain.Error
+		if errors.As(err, &own) {
+			return reply, own
+		}
+		return reply, unreachable(keys.Hub, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return reply, refusal("join", resp)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 256<<10)).Decode(&reply); err != nil {
+		return reply, domain.Unavailable("join", "the hub's answer was cut", "run the same command again: it costs no second use of the token", err)
+	}
+	return reply, nil
+}
+
+// readLimited reads at most n bytes.
+func readLimited(r io.Reader, n int64) ([]byte, error) { return io.ReadAll(io.LimitReader(r, n)) }

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"tensorturn/domain"
+	"tensorturn/projections/replay"
+)
+
+func runReplay(a *app) *cobra.Command {
+	var verify bool
+	c := &cobra.Command{Use: "replay RUN", Short: "tell a run from the log alone; --verify recomputes every merge bit for bit", Args: args("RUN"),
+		Long: "Reads the log from the hub, checks the hash chain here, and tells the run line by line. With --verify it fetches the\n" +
+			"stored deltas and weights and computes every merge again on this machine; one differing bit is exit code 9.",
+		RunE: func(c *cobra.Command, got []string) error {
+			cl, err := a.client()
+			if err != nil {
+				return err
+			}
+			id, err := domain.ParseID[domain.RunID]("run", got[0])
+			if err != nil {
+				return err
+			}
+			l := replay.New(registry(), id)
+			if err := readRecords(c.Context(), cl, l); err != nil {
+				return err
+			}
+			if !verify {
+				return a.tell(l, id)
+			}
+			r, err := a.verify(c.Context(), cl, l)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.object(r)
+			}
+			a.print("replay %s: %d of %d rounds recomputed, %d of %d samples counted, %d records, head %s", r.Verdict, r.Recomputed, r.Rounds, r.Counted, r.Expected, r.Records, r.Head.Short())
+			if len(r.HashOnly) > 0 {
+				a.print("proven by digests alone: rounds %v", r.HashOnly)
+			}
+			return nil
+		}}
+	c.Flags().BoolVar(&verify, "verify", false, "recompute every merge from the stored deltas")
+	return c
+}
+
+// tell prints the story.
+func (a *app) tell(l *replay.Log, id domain.RunID) error {
+	if l.State() == nil {
+		return domain.NotFound("replay run "+string(id), "the log knows no such run", "list them with: tensorturn run list")
+	}
+	if a.json {
+		return a.object(l.Story())
+	}
+	for _, s := range l.Story() {
+		a.print("%7d  %s  %-24s %s", s.Seq, s.Time.Format("2006-01-02 15:04:05.000"), s.Name, clean(s.Text))
+	}
+	return nil
+}
+
+// verify recomputes the run's merges with objects from the hub.
+func (a *app) verify(ctx context.Context, cl *client, l *replay.Log) (replay.Report, error) {
+	dir, err := os.MkdirTemp("", "tensorturn-replay-")
+	if err != nil {
+		return replay.Report{}, domain.Unavailable("replay", "no temporary folder can be made", "set TMPDIR to a folder with space", err)
+	}
+	defer os.RemoveAll(dir)
+	return l.Verify(ctx, cl.getPart, &scratch{dir: dir}, func(done, all int) {
+		if a.live && !a.quiet {
+			fmt.Fprintf(a.err, "\r\x1b[Krecomputed %d of %d rounds", done, all)
+			if done == all {
+				fmt.Fprint(a.err, "\r\x1b[K")
+			}
+		}
+	})
+}
+
+// scratch keeps the objects of the newest two recomputed rounds as files, in a folder for each round.
+type scratch struct {
+	dir   string
+	round int
+}
+
+func (s *scratch) at(round int, d domain.Digest) string {
+	return filepath.Join(s.dir, itoa(round), string(d))
+}
+
+func (s *scratch) Put(_ context.Context, d domain.Digest, data []byte) error {
+	path := s.at(s.round, d)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}
+
+func (s *scratch) Get(_ context.Context, d domain.Digest) ([]byte, error) {
+	for r := s.round; r >= max(s.round-1, 0); r-- {
+		if b, err := os.ReadFile(s.at(r, d)); err == nil {
+			return b, nil
+		}
+	}
+	return nil, domain.NotFound("read "+d.Short(), "it is neither stored nor recomputed", "")
+}
+
+func (s *scratch) Forget() {
+	os.RemoveAll(filepath.Join(s.dir, itoa(s.round-1)))
+	s.round++
+}
