@@ -9,11 +9,16 @@ import (
 	"tensorturn/domain/run"
 )
 
+// tripsPerSync sets the round trip to reckon with: 250 ms of the 5 s between syncs at the default lease time, which a
+// home link takes at its worst, and 12 ms on the loopback with its short leases.
+const tripsPerSync = 20
+
 // board is the working picture of one run: what is where, how fast everybody is, and the actions proposed so far with
 // their effect already drawn in.
 type board struct {
 	r       *run.State
-	sync    float64 // seconds between syncs: the price of a rearrangement
+	sync    float64 // seconds between syncs
+	trip    float64 // seconds that a reply may take on a slow link
 	ahead   float64 // seconds that claims reach ahead
 	age     float64 // seconds since the round was opened
 	known   bool    // some speed is known; otherwise every speed is 1 and times are in samples
@@ -56,7 +61,7 @@ func (z sizes) sum(cs []domain.ChunkID) float64 {
 
 func newBoard(s *Snapshot, r *run.State, free []bool) *board {
 	b := &board{
-		r: r, sync: s.Timing.Sync.Seconds(), ahead: s.Timing.Ahead.Seconds(), age: s.RoundAge[r.ID],
+		r: r, sync: s.Timing.Sync.Seconds(), trip: s.Timing.Sync.Seconds() / tripsPerSync, ahead: s.Timing.Ahead.Seconds(), age: s.RoundAge[r.ID],
 		size: sizes{n: r.Data.Samples, chunk: r.Spec.Chunk, perEpoch: run.ChunksPerEpoch(r.Spec, r.Data)},
 	}
 	if b.open() {

@@ -69,11 +69,11 @@ func (b *board) mayClaim(w *worker, n int, close float64) bool {
 	}
 	more := b.size.sum(w.shard[:n+1])
 	lag := w.lag()
-	if lag+more/w.speed > close+b.sync {
+	if lag+more/w.speed > close+b.price(w) {
 		return false // others may finish it sooner: it stays where they can take it
 	}
 	held := lag + (more-float64(b.size.of(w.shard[n])))/w.speed
-	return have < minAhead || held < min(b.ahead, close/2)
+	return have < minAhead || held < max(min(b.ahead, close/2), b.trip)
 }
 
 // misses reports whether w could not train and send n more chunks before the round's deadline.
@@ -100,7 +100,7 @@ func (b *board) giveUp(w *worker) bool {
 			others = max(others, b.finish(o, float64(quota[i])*b.chunk(), quota[i]))
 		}
 	}
-	if own <= others+b.sync {
+	if own <= others+b.price(w) {
 		return false
 	}
 	b.do(run.ReturnShard{Slot: w.ID, Reason: fmt.Sprintf("the others are done with all, its %s too, in %s s, this slot with one in %s s", count(n), figure(others), figure(own))})

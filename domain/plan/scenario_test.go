@@ -20,6 +20,7 @@ import (
 //	plan                    asks plan until it has nothing to propose, and lists the facts
 //	init RUN, merge RUN, evaluated RUN, pause RUN, resume RUN, cancel RUN
 //	trained RUN SLOT [n=]   reports claimed chunks; contribute RUN SLOT has the trained ones accepted
+//	work RUN SLOT [n=]      reports n chunks, asks plan after each, and lists the facts but the claims
 //	expire RUN SLOT, fail RUN SLOT, age RUN SECONDS
 //	show RUN                where every chunk of the open round is
 func TestScenarios(t *testing.T) {
@@ -59,6 +60,8 @@ func (s *story) play(d *datadriven.TestData) string {
 		s.initialise(id)
 	case "trained":
 		s.trained(id, slot, s.num(d, "n", 1))
+	case "work":
+		return list(s.work(id, slot, s.num(d, "n", 1)))
 	case "contribute":
 		s.contribute(id, slot)
 	case "merge":
@@ -143,6 +146,20 @@ func (s *story) show(id domain.RunID) string {
 		fmt.Fprintf(&b, "%s %s: trained %s, claimed %s, shard %s\n", p.ID, l.Unit, chunks(l.Trained), chunks(l.Claimed), chunks(r.ShardOf(p.ID)))
 	}
 	return b.String()
+}
+
+// work trains n chunks with a plan after each.
+func (s *story) work(id domain.RunID, slot domain.SlotID, n int) []string {
+	var lines []string
+	for range n {
+		s.trained(id, slot, 1)
+		for _, l := range s.settle() {
+			if !strings.Contains(l, " claims ") {
+				lines = append(lines, l)
+			}
+		}
+	}
+	return lines
 }
 
 // chunks writes a list with ranges: 0-3,7.

@@ -75,14 +75,19 @@ func (b *board) loot(t, v *worker) (chunks int, gain float64) {
 		k = up
 	}
 	gain = before - after(k)
-	cost := b.sync
-	if !b.known {
-		cost = b.chunk() / 2 // times are in samples: the two are at least one whole chunk apart
-	}
-	if gain <= cost {
+	if gain <= b.price(t) {
 		return 0, 0
 	}
 	return k, gain
+}
+
+// price is what a rearrangement in favour of w must gain, in seconds: one chunk of w, at least a round trip, at most one
+// sync. It is in samples, half a chunk, while no speed is known: so much that the two are at least one whole chunk apart.
+func (b *board) price(w *worker) float64 {
+	if !b.known {
+		return b.chunk() / 2
+	}
+	return min(max(b.chunk()/w.speed, b.trip), b.sync)
 }
 
 // move proposes the steal and draws it.
