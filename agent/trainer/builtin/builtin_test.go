@@ -225,16 +225,3 @@ func TestPredictStandardises(t *testing.T) {
 		t.Errorf("%d of %d raw rows are predicted right", right, rows)
 	}
 }
-
-func BenchmarkDigitsStep(b *testing.B) {
-	tr := started(b, digitsJob(b, nil))
-	tr.locate(0)
-	batch := tr.indices[:32]
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := tr.step(batch, 0); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "steps/s")
-}

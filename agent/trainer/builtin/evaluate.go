@@ -72,7 +72,11 @@ func (t *Trainer) Predict(ctx context.Context, features []float32) ([]float32, e
 			return nil, err
 		}
 		n := min(evaluationRows, len(features)/width)
-		t.facts.Standardise(features[:n*width], t.input(n).Data)
+		x := t.input(n).Data
+		t.facts.Standardise(features[:n*width], x)
+		if i := slices.IndexFunc(x, func(v float32) bool { return !finite(v) }); i >= 0 {
+			return nil, domain.Invalid(op, fmt.Sprintf("feature %q is too far from the training data to be standardised", t.facts.Columns[i%width]), "check the value")
+		}
 		features = features[n*width:]
 		t.model.tape.Forward()
 		out = append(out, t.model.loss.Probabilities()...)
