@@ -1,0 +1,262 @@
+package jetstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"iter"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"tensorturn/broker"
+	"tensorturn/domain"
+)
+
+// Subjects of the object store.
+const (
+	chunkPrefix = "$O." + BlobBucket + ".C."
+	metaPrefix  = "$O." + BlobBucket + ".M."
+)
+
+// Limits of the blob store.
+const (
+	putsAtOnce = 4       // × 8 MiB stays far below the 128 MiB at which the stream's queue answers 429
+	headroom   = 4 << 10 // a message's headers beside its payload
+	hasBatch   = 256     // objects asked for in one request
+)
+
+// Blobs is a broker.Blobs on the object store BLOBS: one object for each part or manifest, named by its digest, readable
+// by any client of object stores.
+type Blobs struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	store   jetstream.ObjectStore
+	stream  jetstream.Stream
+	chunk   uint32        // bytes of one message: the whole part, if the server takes it, so that it is one sync
+	tickets chan struct{} // one for each Put under way
+
+	mu      sync.Mutex
+	flights map[domain.Digest]chan struct{} // Puts and Deletes under way; closed at their end
+}
+
+func openBlobs(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) (*Blobs, error) {
+	stream, err := ensure(ctx, js, blobConfig())
+	if err != nil {
+		return nil, err
+	}
+	store, err := js.ObjectStore(ctx, BlobBucket)
+	if err != nil {
+		return nil, unavailable("open blobs", err)
+	}
+	return &Blobs{nc: nc, js: js, store: store, stream: stream, chunk: uint32(min(domain.MaxPartBytes, nc.MaxPayload()-headroom)),
+		tickets: make(chan struct{}, putsAtOnce), flights: map[domain.Digest]chan struct{}{}}, nil
+}
+
+// alone waits until nobody else changes the object and gives the function that lets the next one.
+func (b *Blobs) alone(ctx context.Context, d domain.Digest) (func(), error) {
+	for {
+		b.mu.Lock()
+		other, busy := b.flights[d]
+		if !busy {
+			mine := make(chan struct{})
+			b.flights[d] = mine
+			b.mu.Unlock()
+			return func() {
+				b.mu.Lock()
+				delete(b.flights, d)
+				b.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		b.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Put implements broker.Blobs. An object that is there is not written again.
+func (b *Blobs) Put(ctx context.Context, d domain.Digest, data []byte) error {
+	if err := broker.CheckBlob(d, data); err != nil {
+		return err
+	}
+	op := "put blob " + d.Short()
+	ctx, cancel := limit(ctx, blobLimit)
+	defer cancel()
+	release, err := b.alone(ctx, d)
+	if err != nil {
+		return unavailable(op, err)
+	}
+	defer release()
+	info, err := b.store.GetInfo(ctx, string(d))
+	if err == nil && info.Size == uint64(len(data)) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+		return unavailable(op, err)
+	}
+	select {
+	case b.tickets <- struct{}{}:
+		defer func() { <-b.tickets }()
+	case <-ctx.Done():
+		return unavailable(op, ctx.Err())
+	}
+	meta := jetstream.ObjectMeta{Name: string(d), Opts: &jetstream.ObjectMetaOptions{ChunkSize: b.chunk}}
+	if _, err := b.store.Put(ctx, meta, bytes.NewReader(data)); err != nil {
+		return unavailable(op, err)
+	}
+	return nil
+}
+
+// Get implements broker.Blobs.
+func (b *Blobs) Get(ctx context.Context, d domain.Digest) ([]byte, error) {
+	op := "get blob " + d.Short()
+	if _, err := domain.ParseDigest(string(d)); err != nil {
+		return nil, err
+	}
+	ctx, cancel := limit(ctx, blobLimit)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return nil, unavailable(op, err)
+	}
+	info, err := b.store.GetInfo(ctx, string(d))
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return nil, broker.BlobMissing(d)
+	}
+	if err != nil {
+		return nil, unavailable(op, err)
+	}
+	data, err := b.fetch(ctx, d, info)
+	switch {
+	case errors.Is(err, jetstream.ErrDigestMismatch), errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil, broker.BlobDamaged(d)
+	case errors.Is(err, jetstream.ErrObjectNotFound):
+		return nil, broker.BlobMissing(d)
+	case err != nil:
+		return nil, unavailable(op, err)
+	case broker.CheckBlob(d, data) != nil:
+		return nil, broker.BlobDamaged(d)
+	}
+	return data, nil
+}
+
+// fetch gets the bytes: one message in one request where there is one, through a consumer otherwise.
+func (b *Blobs) fetch(ctx context.Context, d domain.Digest, info *jetstream.ObjectInfo) ([]byte, error) {
+	if info.Chunks != 1 {
+		return b.store.GetBytes(ctx, string(d))
+	}
+	m, err := b.stream.GetLastMsgForSubject(ctx, chunkPrefix+info.NUID)
+	if err != nil {
+		return nil, err
+	}
+	return m.Data, nil
+}
+
+// Has implements broker.Blobs.
+func (b *Blobs) Has(ctx context.Context, ds []domain.Digest) ([]bool, error) {
+	ctx, cancel := limit(ctx, blobLimit)
+	defer cancel()
+	has := make([]bool, len(ds))
+	for at := 0; at < len(ds); at += hasBatch {
+		some := ds[at:min(at+hasBatch, len(ds))]
+		there, err := b.which(ctx, some)
+		if err != nil {
+			return nil, unavailable("look for blobs", err)
+		}
+		for i, d := range some {
+			has[at+i] = there[d]
+		}
+	}
+	return has, nil
+}
+
+// which asks for the descriptions of objects and gives those that are there.
+func (b *Blobs) which(ctx context.Context, ds []domain.Digest) (map[domain.Digest]bool, error) {
+	subjects := make([]string, 0, len(ds))
+	for _, d := range ds {
+		subjects = append(subjects, metaSubject(d))
+	}
+	there := map[domain.Digest]bool{}
+	msgs, err := jetstreamext.GetLastMsgsFor(ctx, b.js, blobStream, subjects)
+	if err != nil {
+		return nil, err
+	}
+	for m, err := range msgs {
+		if errors.Is(err, jetstreamext.ErrNoMessages) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		var info jetstream.ObjectInfo
+		if err := json.Unmarshal(m.Data, &info); err != nil {
+			return nil, err
+		}
+		there[domain.Digest(info.Name)] = !info.Deleted
+	}
+	return there, nil
+}
+
+func metaSubject(d domain.Digest) string {
+	return metaPrefix + base64.URLEncoding.EncodeToString([]byte(d))
+}
+
+// Delete implements broker.Blobs. The description goes first, so that no reader finds one without its bytes, and no mark
+// is left behind: names are digests, and marks of all that ever were would grow without end.
+func (b *Blobs) Delete(ctx context.Context, d domain.Digest) error {
+	op := "delete blob " + d.Short()
+	if _, err := domain.ParseDigest(string(d)); err != nil {
+		return err
+	}
+	ctx, cancel := limit(ctx, blobLimit)
+	defer cancel()
+	release, err := b.alone(ctx, d)
+	if err != nil {
+		return unavailable(op, err)
+	}
+	defer release()
+	info, err := b.store.GetInfo(ctx, string(d), jetstream.GetObjectInfoShowDeleted())
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return nil
+	}
+	if err != nil {
+		return unavailable(op, err)
+	}
+	for _, subject := range []string{metaSubject(d), chunkPrefix + info.NUID} {
+		if err := b.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			return unavailable(op, err)
+		}
+	}
+	return nil
+}
+
+// All implements broker.Blobs.
+func (b *Blobs) All(ctx context.Context) iter.Seq2[broker.BlobInfo, error] {
+	return func(yield func(broker.BlobInfo, error) bool) {
+		ctx, cancel := limit(ctx, blobLimit)
+		defer cancel()
+		infos, err := b.store.List(ctx)
+		if errors.Is(err, jetstream.ErrNoObjectsFound) {
+			return
+		}
+		if err != nil {
+			yield(broker.BlobInfo{}, unavailable("list blobs", err))
+			return
+		}
+		for _, i := range infos {
+			if _, err := domain.ParseDigest(i.Name); err != nil {
+				continue // an object of somebody else: not ours to list or to collect
+			}
+			if !yield(broker.BlobInfo{Digest: domain.Digest(i.Name), Size: int64(i.Size), Stored: i.ModTime}, nil) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,77 @@
+// Package jetstream holds the log, the heartbeats and the blobs on NATS JetStream: streams EVENTS and HEARTBEATS and the
+// object store BLOBS. cmd opens it on a connection of the hub's own account; broker/hub and broker/gateway see the ports
+// of package broker alone. It starts no server and decides nothing.
+//
+// What is acknowledged here is on the disk, provided the server runs with SyncAlways (broker/embedded does).
+//
+// Dependencies: nats.go, the stock client; synadia-io/orbit.go/jetstreamext, pinned, for the atomic batch and the batched
+// direct get that nats.go has no calls for: it is written by the makers of both sides and is a few hundred lines.
+package jetstream
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tensorturn/domain"
+)
+
+// Time limits, for callers without a deadline of their own.
+const (
+	openLimit   = 60 * time.Second // a store of a million events opens in about one
+	appendLimit = 30 * time.Second // longer than a disk usually stalls: an outcome that is known is worth waiting for
+	readLimit   = 30 * time.Second // between two answers of a read
+	blobLimit   = 60 * time.Second // one object of 8 MiB on a slow, busy disk
+)
+
+// Store is all that a hub keeps.
+type Store struct {
+	Log        *Log
+	Heartbeats *Heartbeats
+	Blobs      *Blobs
+}
+
+// Open opens the streams, creating those that are missing, on a connection of the account that has JetStream under the
+// given domain. The connection stays the caller's. Errors: domain.KindConflict when a stream is not configured as it
+// must be, with the field; domain.KindUnavailable.
+func Open(ctx context.Context, nc *nats.Conn, jsDomain string) (*Store, error) {
+	ctx, cancel := limit(ctx, openLimit)
+	defer cancel()
+	// The prefix is spelt out: jetstreamext v0.3.2 makes a wrong one of a context that only knows its domain.
+	js, err := jetstream.NewWithAPIPrefix(nc, "$JS."+jsDomain+".API", jetstream.WithDefaultTimeout(appendLimit))
+	if err != nil {
+		return nil, &domain.Error{Kind: domain.KindInternal, Op: "open store", Why: "no JetStream context", Err: err}
+	}
+	events, err := ensure(ctx, js, eventConfig())
+	if err != nil {
+		return nil, err
+	}
+	if _, err = ensure(ctx, js, heartbeatConfig()); err != nil {
+		return nil, err
+	}
+	blobs, err := openBlobs(ctx, nc, js)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{Log: &Log{nc: nc, js: js, stream: events}, Heartbeats: &Heartbeats{nc: nc}, Blobs: blobs}, nil
+}
+
+// limit gives ctx a deadline of d unless it has one of its own that is earlier.
+func limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d)
+}
+
+// heartbeatPrefix begins a machine's heartbeat subject.
+const heartbeatPrefix = "tt.hb."
+
+// Heartbeats is a broker.Heartbeats on the stream HEARTBEATS.
+type Heartbeats struct{ nc *nats.Conn }
+
+// Heartbeat implements broker.Heartbeats: sent, not waited for. One that is too long or of no machine is dropped.
+func (h *Heartbeats) Heartbeat(machine string, data []byte) {
+	if domain.ValidID(machine) && len(data) <= maxHeartbeat {
+		_ = h.nc.Publish(heartbeatPrefix+machine, data) // a loss is allowed: the next one follows
+	}
+}
