@@ -35,7 +35,11 @@ func TestScenarios(t *testing.T) {
 
 // num is the integer argument of the name, or otherwise.
 func (s *story) num(d *datadriven.TestData, name string, otherwise int) int {
-	d.MaybeScanArgs(s.t, name, &otherwise)
+	if arg, ok := d.Arg(name); ok {
+		if _, err := fmt.Sscan(arg.Vals[0], &otherwise); err != nil {
+			s.t.Fatalf("%s: %s is no number", d.Pos, name)
+		}
+	}
 	return otherwise
 }
 
@@ -104,7 +108,7 @@ func (s *story) setSlots(table string) {
 	}
 }
 
-func set(t testing.TB, p *plan.Slot, key string, x float64) {
+func set(t tester, p *plan.Slot, key string, x float64) {
 	switch key {
 	case "speed":
 		p.Speed = x

@@ -48,7 +48,7 @@ type agent struct {
 const trialRun = domain.RunID("r-1")
 
 // newTrial makes a pool with a run of rounds rounds, chunks chunks each, of 1000 samples.
-func newTrial(t testing.TB, seed uint64, lease time.Duration, speeds []float64, chunks, rounds int) *trial {
+func newTrial(t tester, seed uint64, lease time.Duration, speeds []float64, chunks, rounds int) *trial {
 	tr := &trial{story: newStory(t, lease), rng: rand.New(rand.NewPCG(seed, 1)), link: 0.05, merge: 0.2, jitter: 0.05, mergeAt: math.Inf(1)}
 	for i, v := range speeds {
 		id := domain.SlotID(fmt.Sprintf("%c/0", 'a'+i))
@@ -153,11 +153,12 @@ func (tr *trial) talk(a *agent, offer bool) {
 	tr.think()
 	l := r.TrainLease(a.id)
 	if l == nil {
-		a.epoch, a.claims, a.trained, a.ask = 0, nil, nil, false
+		a.drop()
 		return
 	}
 	if l.Epoch != a.epoch || r.Number(a.id) != a.number {
-		a.epoch, a.number, a.claims, a.trained, a.ask = l.Epoch, r.Number(a.id), nil, nil, false
+		a.drop()
+		a.epoch, a.number = l.Epoch, r.Number(a.id)
 	}
 	a.ask, a.claims = l.Contribute != "", nil
 	for _, c := range l.Claimed {
@@ -169,6 +170,11 @@ func (tr *trial) talk(a *agent, offer bool) {
 	if a.ask && a.chunk < 0 && a.sends == 0 {
 		a.sends = tr.now + tr.link + a.upload
 	}
+}
+
+// drop forgets what the agent held: its lease or its contribution is over.
+func (a *agent) drop() {
+	a.epoch, a.claims, a.trained, a.ask, a.chunk, a.sends = 0, nil, nil, false, -1, 0
 }
 
 // think shows plan what the hub knows and does what it proposes.

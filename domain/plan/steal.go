@@ -65,9 +65,10 @@ func (b *board) loot(t, v *worker) (chunks int, gain float64) {
 	per := v.queue / float64(n)
 	before := b.finish(v, 0, 0)
 	after := func(k int) float64 {
-		return max(b.finish(v, -float64(k)*per, -k), b.finish(t, float64(k)*per, k))
+		tail := b.size.sum(v.shard[n-k:])
+		return max(b.finish(v, -tail, -k), b.finish(t, tail, k))
 	}
-	// Both finishes are straight lines in k (but for the sends of a limited contribution): they meet at even.
+	// Both finishes are nearly straight lines in k: they meet at even.
 	fixed := b.finish(t, per, 1) - per/t.speed
 	even := (before - fixed) / (per/v.speed + per/t.speed)
 	k := min(max(int(math.Floor(even)), 1), n)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"tensorturn/domain"
@@ -13,10 +12,17 @@ import (
 	"tensorturn/domain/run"
 )
 
+// tester is what testing.T and rapid.T have in common.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // story drives plan and run together: what plan proposes is decided by run.Decide and applied by run.Evolve, as the hub
 // does it, without a hub, a log or time.
 type story struct {
-	t     testing.TB
+	t     tester
 	slots []plan.Slot
 	runs  []*run.State
 	ages  map[domain.RunID]float64
@@ -25,7 +31,7 @@ type story struct {
 	facts []event.Data // all decided, in order
 }
 
-func newStory(t testing.TB, lease time.Duration) *story {
+func newStory(t tester, lease time.Duration) *story {
 	return &story{t: t, lease: lease, ages: map[domain.RunID]float64{}}
 }
 
