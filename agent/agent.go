@@ -1,0 +1,199 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"tensorturn/agent/cache"
+	"tensorturn/agent/trainer"
+	"tensorturn/broker/wire"
+	"tensorturn/domain"
+)
+
+// Config is what an Agent needs. The ports are the caller's: it makes them before and closes them after.
+type Config struct {
+	Incarnation domain.Incarnation // drawn anew by each process
+	Slots       int                // CPU slots; GOMAXPROCS stays as it is, all slots share the cores
+	Build       string             // version, for people
+	Seed        uint64             // of the jitter; draw it, so that agents differ
+	StopLimit   time.Duration      // how long a drain may take, DefaultStopLimit when 0
+
+	Transport Transport
+	Blobs     Blobs
+	Cache     *cache.Cache
+	Trainer   trainer.Factory
+	Throttle  float64 // slows trainers to this fraction of their speed, for trials; 0 and 1 leave them alone
+
+	Head       []byte             // newest signed head kept on disk, may be empty
+	SaveHead   func([]byte) error // keeps it; nil: it is not kept
+	RenewAfter time.Duration      // until half of the credential's life is over, 0 for never
+	// SaveCredential keeps a fresh user JWT, has it used from now on, and says when half of its life is over. It is called
+	// on a goroutine of the agent. Nil: credentials are not renewed.
+	SaveCredential func(jwt string) (renewAfter time.Duration, err error)
+
+	Clock func() time.Duration // since some start, running while the machine sleeps; nil: the system's
+	Log   zerolog.Logger
+}
+
+// Agent runs Core: one loop goroutine owns it, one worker per slot performs, and three more talk to the hub, send blobs
+// again and keep files. Start may fail; Stop ends all of them and waits.
+type Agent struct {
+	cfg     Config
+	core    *Core
+	clock   func() time.Duration
+	store   *store
+	workers []*worker
+
+	inputs  chan Input       // results; senders wait, the loop never does
+	wake    chan struct{}    // holds one token
+	drain   chan struct{}    // holds one token
+	syncs   chan pendingSync // at most one waits
+	resends *mailbox[domain.Digest]
+	chores  *mailbox[Effect]
+
+	cancelSync context.CancelFunc // of the newest sync; owned by the loop
+
+	mu     sync.Mutex
+	state  state
+	cancel context.CancelFunc
+	done   chan struct{} // closed when every goroutine has ended
+	reason string        // why the agent ended
+}
+
+type state int
+
+const (
+	stateNew state = iota
+	stateRunning
+	stateStopped
+)
+
+// New checks the configuration and makes an agent that does nothing yet.
+func New(cfg Config) (*Agent, error) {
+	const op = "make agent"
+	switch {
+	case cfg.Slots < 1 || cfg.Slots > domain.MaxSlotsPerMachine:
+		return nil, domain.Invalid(op, "slots is out of range", "give 1 to 64 slots")
+	case cfg.Throttle < 0 || cfg.Throttle > 1:
+		return nil, domain.Invalid(op, "throttle is out of range", "give a number above 0, at most 1")
+	case !domain.ValidID(string(cfg.Incarnation)):
+		return nil, domain.Invalid(op, "incarnation is not an id", "")
+	case cfg.Transport == nil || cfg.Blobs == nil || cfg.Cache == nil || cfg.Trainer == nil:
+		return nil, domain.Invalid(op, "a port is missing", "")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = sinceStart()
+	}
+	a := &Agent{
+		cfg: cfg, clock: cfg.Clock, store: newStore(cfg.Cache, cfg.Blobs, cfg.Clock),
+		core: NewCore(CoreConfig{
+			Incarnation: cfg.Incarnation, Slots: cfg.Slots, Build: cfg.Build, Head: cfg.Head,
+			RenewAfter: cfg.RenewAfter, StopLimit: cfg.StopLimit, Seed: cfg.Seed,
+		}),
+		inputs: make(chan Input, domain.MaxSlotsPerMachine), wake: make(chan struct{}, 1), drain: make(chan struct{}, 1),
+		syncs: make(chan pendingSync, 1), resends: newMailbox[domain.Digest](), chores: newMailbox[Effect](), done: make(chan struct{}),
+	}
+	return a, nil
+}
+
+// Start begins to work; it returns at once. A second Start, or one after Stop, is refused as domain.KindConflict.
+func (a *Agent) Start() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state != stateNew {
+		return domain.Conflict("start agent", "it was started or stopped before", "make a new one")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	for i := range a.cfg.Slots {
+		snaps, err := a.cfg.Cache.Snapshots(i)
+		if err != nil {
+			cancel()
+			return err
+		}
+		w := &worker{
+			slot: i, store: a.store, open: a.cfg.Trainer, throttle: a.cfg.Throttle, clock: a.clock, snaps: snaps,
+			log: a.cfg.Log.With().Int("slot", i).Logger(), box: newMailbox[task](),
+			post: func(in Input) { a.post(ctx, in) },
+		}
+		a.workers = append(a.workers, w)
+	}
+	a.state, a.cancel = stateRunning, cancel
+	a.cfg.Transport.OnWake(func() {
+		select {
+		case a.wake <- struct{}{}:
+		default: // a wake is waiting already
+		}
+	})
+	go a.run(ctx)
+	return nil
+}
+
+// Drain asks to contribute what is trained and then to end (SIGTERM). Done tells when. Calling it again changes nothing.
+func (a *Agent) Drain() {
+	select {
+	case a.drain <- struct{}{}:
+	default:
+	}
+}
+
+// Done is closed when the agent has ended, by itself or by Stop. It is never closed if the agent was never started.
+func (a *Agent) Done() <-chan struct{} { return a.done }
+
+// Reason says why the agent ended; empty before, and after Stop.
+func (a *Agent) Reason() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.reason
+}
+
+// Stop ends everything at once and waits. Work under way is lost to the hub, which requeues it. Safe to call often,
+// from many goroutines, and before Start, which is then refused.
+func (a *Agent) Stop() {
+	a.mu.Lock()
+	before := a.state
+	a.state = stateStopped
+	cancel := a.cancel
+	a.mu.Unlock()
+	if before == stateNew || cancel == nil {
+		return
+	}
+	cancel()
+	<-a.done
+}
+
+// run starts the workers, loops, and waits for them.
+func (a *Agent) run(ctx context.Context) {
+	defer close(a.done)
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	for _, w := range a.workers {
+		wg.Go(func() { w.loop(ctx) })
+	}
+	wg.Go(func() { a.talk(ctx) })
+	wg.Go(func() { a.sendAgain(ctx) })
+	wg.Go(func() { a.keep(ctx) })
+	reason := a.loop(ctx)
+	cancel()
+	wg.Wait()
+	a.finishChores()
+	a.mu.Lock()
+	a.reason = reason
+	a.mu.Unlock()
+}
+
+// post hands a result to the loop. It waits, unless the agent ends.
+func (a *Agent) post(ctx context.Context, in Input) {
+	select {
+	case a.inputs <- in:
+	case <-ctx.Done():
+	}
+}
+
+// pendingSync is one sync for the talker.
+type pendingSync struct {
+	ctx     context.Context
+	request wire.SyncRequest
+}

@@ -1,0 +1,132 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/metrics"
+
+	"tensorturn/broker/wire"
+	"tensorturn/domain"
+)
+
+// talk carries syncs to the hub, one at a time.
+func (a *Agent) talk(ctx context.Context) {
+	last := "" // the newest complaint, so that a lasting one is logged once
+	for {
+		select {
+		case s := <-a.syncs:
+			reply, err := a.exchange(s)
+			said := ""
+			if err != nil {
+				said = err.Error()
+			} else if reply.Error != nil {
+				said = reply.Error.Why
+			}
+			if said != "" && said != last && ctx.Err() == nil {
+				a.cfg.Log.Warn().Str("err", said).Bool("connected", a.cfg.Transport.Connected()).Msg("sync failed, tried again")
+			} else if said == "" && last != "" {
+				a.cfg.Log.Info().Msg("sync works again")
+			}
+			last = said
+			if err != nil {
+				a.post(ctx, SyncFailed{Counter: s.request.Counter})
+				continue
+			}
+			a.post(ctx, Replied{Counter: s.request.Counter, Reply: reply})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
+	s.request.Beat = telemetry()
+	b, err := wire.EncodeRequest(&s.request)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := a.cfg.Transport.Sync(s.ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("sync: %w", err)
+	}
+	return wire.DecodeReply(answer)
+}
+
+// telemetry measures this process.
+func telemetry() wire.Telemetry {
+	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}}
+	metrics.Read(sample)
+	t := wire.Telemetry{CPUs: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if sample[0].Value.Kind() == metrics.KindUint64 {
+		t.Memory = sample[0].Value.Uint64()
+	}
+	return t
+}
+
+// sendAgain serves the hub's wishes for blobs it cannot read any more.
+func (a *Agent) sendAgain(ctx context.Context) {
+	for {
+		d, ok := a.resends.pop(ctx)
+		if !ok {
+			return
+		}
+		err := a.store.push(ctx, d, func(int64) {})
+		local := isLocal(err)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil || local:
+			a.cfg.Log.Info().Str("blob", d.Short()).Bool("missing", local).Msg("blob was asked for again")
+			a.post(ctx, Resent{Blob: d, Missing: local})
+		default:
+			a.cfg.Log.Warn().Err(err).Str("blob", d.Short()).Msg("blob could not be sent again, tried later")
+			a.post(ctx, ResendFailed{Blob: d})
+		}
+	}
+}
+
+// keep does the small work on files, away from the loop.
+func (a *Agent) keep(ctx context.Context) {
+	for {
+		e, ok := a.chores.pop(ctx)
+		if !ok {
+			return
+		}
+		if in := a.chore(e); in != nil {
+			a.post(ctx, in)
+		}
+	}
+}
+
+// finishChores does what was left when the loop ended: a fresh credential must not be lost.
+func (a *Agent) finishChores() {
+	for _, e := range a.chores.jobs {
+		a.chore(e)
+	}
+}
+
+func (a *Agent) chore(e Effect) Input {
+	switch e := e.(type) {
+	case DropDeltas:
+		a.cfg.Cache.Drop(e.Run, e.Round)
+	case SaveHead:
+		if a.cfg.SaveHead == nil {
+			return nil
+		}
+		if err := a.cfg.SaveHead(e.Head); err != nil {
+			a.cfg.Log.Warn().Err(err).Msg("the signed head was not kept")
+		}
+	case SaveCredential:
+		if a.cfg.SaveCredential == nil {
+			return nil
+		}
+		after, err := a.cfg.SaveCredential(e.JWT)
+		if err != nil {
+			a.cfg.Log.Error().Err(err).Str("next", domain.NextOf(err)).Msg("the fresh credential was not kept, asked again")
+			return nil
+		}
+		return CredentialSaved{RenewAfter: after}
+	}
+	return nil
+}
