@@ -20,11 +20,13 @@ type counted struct {
 	io.ReaderAt
 	reads int
 	bytes int64
+	most  int // bytes of one read
 }
 
 func (c *counted) ReadAt(p []byte, at int64) (int, error) {
 	c.reads++
 	c.bytes += int64(len(p))
+	c.most = max(c.most, len(p))
 	return c.ReaderAt.ReadAt(p, at)
 }
 
@@ -99,28 +101,43 @@ func TestRowsReadOnlyWhatIsAsked(t *testing.T) {
 	}
 }
 
-// Reads stay below the scratch buffer's size however many neighbours are asked for, in both parts.
+// Reads stay within the scratch buffer's size however many neighbours are asked for, in both parts, and what several
+// reads gave is what single ones give.
 func TestReadsAreBounded(t *testing.T) {
 	const features = 2000
-	f, raw := wide(t, 1000, features)
+	f, raw := wide(t, 600, features)
 	src := &counted{ReaderAt: bytes.NewReader(raw)}
 	set, err := Open(src, int64(len(raw)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, y := make([]float32, f.Samples*features), make([]int, f.Samples)
-	if err := set.Rows(numbers(f.Samples), x, y); err != nil {
-		t.Fatal(err)
-	}
-	if err := set.Heldout(0, f.Heldout, x[:f.Heldout*features], y[:f.Heldout]); err != nil {
-		t.Fatal(err)
-	}
-	if cap(set.scratch) > maxSpan {
-		t.Errorf("the scratch buffer has %d bytes", cap(set.scratch))
-	}
-	for i, v := range x[:f.Heldout*features] {
-		if v == 0 && i%features == 0 && y[i/features] > 1 {
-			t.Fatal("held-out rows are not filled")
+	one, label := make([]float32, features), make([]int, 1)
+	for _, part := range []struct {
+		name string
+		rows int
+		all  func(x []float32, y []int) error
+		one  func(i int) error
+	}{
+		{"training", f.Samples, func(x []float32, y []int) error { return set.Rows(numbers(f.Samples), x, y) },
+			func(i int) error { return set.Rows([]int{i}, one, label) }},
+		{"held-out", f.Heldout, func(x []float32, y []int) error { return set.Heldout(0, f.Heldout, x, y) },
+			func(i int) error { return set.Heldout(i, 1, one, label) }},
+	} {
+		src.reads, src.most = 0, 0
+		x, y := make([]float32, part.rows*features), make([]int, part.rows)
+		if err := part.all(x, y); err != nil {
+			t.Fatal(err)
+		}
+		if src.reads < 2 || src.most > maxSpan {
+			t.Errorf("%s: %d reads, the largest of %d bytes", part.name, src.reads, src.most)
+		}
+		for i := 0; i < part.rows; i += 37 {
+			if err := part.one(i); err != nil {
+				t.Fatal(err)
+			}
+			if label[0] != y[i] || !slices.Equal(one, x[i*features:(i+1)*features]) {
+				t.Errorf("%s: row %d differs when read alone", part.name, i)
+			}
 		}
 	}
 }

@@ -49,21 +49,21 @@ func TestBitsDoNotDependOnGOMAXPROCS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sums := map[int][32]byte{}
 			for _, procs := range []int{1, 2, 8} {
-				old := runtime.GOMAXPROCS(procs)
-				var out bytes.Buffer
-				job := digitsJob(t, func(s *run.Spec) { s.Epochs, s.Batch, s.Model.Hidden = 1, 96, hidden })
-				_, err := trainertest.Plain(t.Context(), Open, job, &out)
-				runtime.GOMAXPROCS(old)
-				if err != nil {
-					t.Fatal(err)
-				}
-				sums[procs] = sha256.Sum256(out.Bytes())
+				sums[procs] = trainedWith(t, procs, hidden)
 			}
 			if sums[1] != sums[2] || sums[1] != sums[8] {
 				t.Errorf("weights differ: %x", sums)
 			}
 		})
 	}
+}
+
+// trainedWith is the digest of the weights after a few steps at a GOMAXPROCS.
+func trainedWith(t *testing.T, procs int, hidden []int) [32]byte {
+	t.Helper()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+	tr := started(t, digitsJob(t, func(s *run.Spec) { s.Batch, s.Model.Hidden = 96, hidden }))
+	return sha256.Sum256(chunkWeights(t, tr))
 }
 
 func TestSeedDecidesTheWeights(t *testing.T) {

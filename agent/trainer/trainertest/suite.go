@@ -146,6 +146,7 @@ func loadKeepsOptimizer(t *testing.T, b *bench) {
 func refusedLoad(t *testing.T, b *bench) {
 	tr := b.fresh(t)
 	before := save(t, tr)
+	name := tr.Layout()[0].Name
 	nan := bytes.Clone(before)
 	copy(nan[len(nan)-4:], []byte{0, 0, 0xc0, 0x7f})
 	for _, bad := range []struct {
@@ -156,7 +157,7 @@ func refusedLoad(t *testing.T, b *bench) {
 		{"trailing byte", append(bytes.Clone(before), 0)},
 		{"empty", nil},
 		{"not finite", nan},
-		{"other layout", bytes.Replace(bytes.Clone(before), []byte(tr.Layout()[0].Name), []byte("!")[:1], 1)},
+		{"other layout", bytes.Replace(before, []byte(name), []byte("!"+name[1:]), 1)},
 	} {
 		if err := tr.Load(t.Context(), bytes.NewReader(bad.bytes)); err == nil {
 			t.Errorf("%s weights were loaded", bad.name)
