@@ -29,7 +29,7 @@ func (b *batch) inspected(x Inspected) {
 		// A blob that is not there may have been collected between the agent's question and its offer: ask for it again.
 		if domain.KindOf(x.Err) != domain.KindNotFound || !c.mem.overdue(x.Job.Offer.Blob, x.Job.Slot.Machine(), b.now, c.cfg.Timing.Lease) {
 			in.attempts++
-			in.retry = b.now.Add(backoff(in.attempts-1, retryFirst, retryLongest))
+			in.retry = earlier(b.now.Add(backoff(in.attempts-1, retryFirst, retryLongest)), b.now.Add(c.cfg.Timing.Lease/2))
 			return
 		}
 		found = run.Inspection{Why: run.RefusedUnreadable, Note: "the delta's parts are not in the store"}
@@ -74,8 +74,8 @@ func (b *batch) merged(x Merged) {
 	case len(x.Unreadable) > 0:
 		b.unreadable(m, x.Unreadable)
 	case x.Err != nil:
-		if k := domain.KindOf(x.Err); k == domain.KindInvalid && s.Paused == "" {
-			// the arithmetic itself says no: the last good model stays and a person must look
+		if k := domain.KindOf(x.Err); s.Paused == "" && (k == domain.KindInvalid || k == domain.KindIntegrity || k == domain.KindNotFound) {
+			// the arithmetic says no, or base or momentum are gone: the last good model stays and a person must look
 			_, err := b.run(s.ID, run.Pause{Reason: domain.Clip("merge failed: "+x.Err.Error(), domain.MaxReasonLength)})
 			b.refused(err)
 		}
@@ -110,11 +110,19 @@ func (b *batch) unreadable(m *merging, lost []run.MergeInput) {
 		return
 	}
 	b.retry(m)
+	m.retry = earlier(m.retry, b.now.Add(b.c.cfg.Timing.Suspect)) // the lease time that the agents have is counted in these
 }
 
 func (b *batch) retry(m *merging) {
 	m.attempts++
 	m.retry = b.now.Add(backoff(m.attempts-1, retryFirst, retryLongest))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // overdue notes that a blob is wanted from a machine and reports whether it has been for too long, or in vain.
@@ -127,11 +135,24 @@ func (m *liveness) overdue(d domain.Digest, id domain.MachineID, now time.Time, 
 	return w.missing || now.Sub(w.since) >= limit
 }
 
-// noteMissing hears which wanted blobs the agent does not have.
-func (b *batch) noteMissing(ds []domain.Digest) {
+// noteMissing hears which wanted blobs the agent does not have: the jobs that wait for them need not wait any longer.
+func (b *batch) noteMissing(id domain.MachineID, ds []domain.Digest) {
+	mem := b.c.mem
 	for _, d := range ds {
-		if w := b.c.mem.wanted[d]; w != nil {
-			w.missing = true
+		w := mem.wanted[d]
+		if w == nil || w.machine != id {
+			continue
+		}
+		w.missing = true
+		for _, in := range mem.inspect { // each is only marked: order does not matter
+			if in.job.Offer.Blob == d {
+				in.retry = b.now
+			}
+		}
+		for _, m := range mem.merges {
+			if slices.ContainsFunc(m.job.Inputs, func(in run.MergeInput) bool { return in.Blob == d }) {
+				m.retry = b.now
+			}
 		}
 	}
 }

@@ -54,8 +54,12 @@ func (b *batch) noteLeases() {
 // snapshot is what the planner may look at: the fold, and the part of the memory that decisions may use.
 func (c *Core) snapshot(now time.Time) plan.Snapshot {
 	s := plan.Snapshot{Timing: c.cfg.Timing, RoundAge: map[domain.RunID]float64{}}
+	held := map[domain.SlotID]domain.Epoch{}
 	for _, id := range c.fold.live {
 		st := c.fold.runs[id]
+		for slot, l := range st.Leases {
+			held[slot] = l.Epoch
+		}
 		s.Runs = append(s.Runs, st)
 		if st.Open != nil {
 			s.RoundAge[id] = now.Sub(c.mem.opened(id, st.Open.Number, now)).Seconds()
@@ -67,23 +71,22 @@ func (c *Core) snapshot(now time.Time) plan.Snapshot {
 			continue
 		}
 		for i := range m.Slots {
-			s.Slots = append(s.Slots, c.slotOf(m, i, now))
+			s.Slots = append(s.Slots, c.slotOf(m, domain.Slot(m.ID, i), held, now))
 		}
 	}
 	slices.SortFunc(s.Slots, func(a, b plan.Slot) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return s
 }
 
-func (c *Core) slotOf(m *machine.State, i int, now time.Time) plan.Slot {
-	id := domain.Slot(m.ID, i)
-	_, l := c.fold.lease(id)
+func (c *Core) slotOf(m *machine.State, id domain.SlotID, held map[domain.SlotID]domain.Epoch, now time.Time) plan.Slot {
+	epoch, leased := held[id]
 	p := plan.Slot{
 		ID: id, Usable: m.Usable() && c.mem.heardThisTime(m.ID), Suspect: m.Standing == machine.Suspect, Draining: m.Draining,
-		Quarantined: m.Quarantined != "", Free: l == nil,
+		Quarantined: m.Quarantined != "", Free: !leased,
 	}
 	if s := c.mem.slots[id]; s != nil {
 		p.Speed, p.Upload = s.speed, s.upload
-		if !s.began.IsZero() && l != nil && s.epoch == l.Epoch {
+		if !s.began.IsZero() && leased && s.epoch == epoch {
 			p.Busy = max(now.Sub(s.began).Seconds(), 1e-3) // 0 would mean that it trains none
 		}
 	}

@@ -37,7 +37,7 @@ func (b *batch) sync(i int, in Sync) {
 	if restarted {
 		b.endForgotten(in)
 	}
-	b.noteMissing(in.Request.Missing)
+	b.noteMissing(in.Machine, in.Request.Missing)
 	for _, r := range in.Request.Slots {
 		b.report(in.Machine, r)
 	}
