@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
+	"slices"
 	"testing"
 
 	"tensorturn/domain"
@@ -58,5 +59,45 @@ func TestMeanOfFourStepsIsOneStepOfFourTimesTheBatch(t *testing.T) {
 	}
 	if !moved {
 		t.Error("the step moved nothing, so that the test shows nothing")
+	}
+}
+
+// The cut into chunks changes nothing: samples and learning rates follow the run's clock, not the chunk's.
+func TestChunkSizeDoesNotMatter(t *testing.T) {
+	weights := func(perChunk, chunks int) []float32 {
+		tr := started(t, digitsJob(t, func(s *run.Spec) { s.Batch, s.Chunk = 32, 32*perChunk }))
+		for c := range chunks {
+			if _, err := tr.Train(t.Context(), domain.ChunkID(c), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return tr.model.params.Data
+	}
+	if !slices.Equal(weights(1, 8), weights(4, 2)) {
+		t.Error("8 chunks of one step and 2 chunks of four give other weights")
+	}
+}
+
+// A chunk's samples do not depend on what was trained before it, in its own or another epoch.
+func TestEpochsHaveTheirOwnOrder(t *testing.T) {
+	job := digitsJob(t, func(s *run.Spec) { s.Optimizer.Kind = run.OptimizerSGD }) // no state but the weights
+	second := domain.ChunkID(run.ChunksPerEpoch(job.Spec, job.Dataset) + 1)
+	weights := func(chunks ...domain.ChunkID) []float32 {
+		tr := started(t, digitsJob(t, func(s *run.Spec) { s.Optimizer.Kind = run.OptimizerSGD }))
+		for _, c := range chunks {
+			if err := tr.Init(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tr.Train(t.Context(), c, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return tr.model.params.Data
+	}
+	alone := weights(second)
+	for name, before := range map[string]domain.ChunkID{"another epoch": 1, "its own epoch": second + 1} {
+		if !slices.Equal(alone, weights(before, second)) {
+			t.Errorf("after a chunk of %s it is trained on other samples", name)
+		}
 	}
 }
