@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tensorturn/broker/embedded"
+	"tensorturn/broker/identity"
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/test/hostile/pool"
@@ -101,8 +102,15 @@ func TestRevocationCutsWithinTwoSeconds(t *testing.T) {
 	t.Logf("revocation took %s", took)
 
 	// A credential issued after the revocation does not help: the account lets nobody in.
-	p.Renew(a, time.Hour)
-	waitLog(t, p, "maximum account active connections exceeded")
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for v := (identity.Validity{}); v.Issued.Unix() <= start.Unix(); <-tick.C {
+		p.Renew(a, time.Hour) // until the whole second of the revocation is over
+		v, err = identity.ReadValidity(a.CurrentCredential())
+		pool.Must(t, err)
+	}
+	from := len(p.Lines.String())
+	pool.Must(t, p.Lines.WaitFrom(pool.Context(t, patience), from, "maximum account active connections exceeded"))
 	if la.Connected() && leafID(t, p, a.Account) != 0 {
 		t.Error("the revoked machine came back")
 	}

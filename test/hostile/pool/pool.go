@@ -190,7 +190,7 @@ func (m *Machine) SetCredential(cred string) {
 	m.cred, m.Agent.Credential = cred, cred
 }
 
-// Credential is what the machine shows.
+// CurrentCredential is what the machine shows.
 func (m *Machine) CurrentCredential() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -287,9 +287,12 @@ func (l *Lines) Write(p []byte) (int, error) {
 }
 
 // Wait waits until one of the texts has been logged.
-func (l *Lines) Wait(ctx context.Context, texts ...string) error {
+func (l *Lines) Wait(ctx context.Context, texts ...string) error { return l.WaitFrom(ctx, 0, texts...) }
+
+// WaitFrom is Wait for what is logged behind the first from bytes.
+func (l *Lines) WaitFrom(ctx context.Context, from int, texts ...string) error {
 	for {
-		all := l.String()
+		all := l.String()[from:]
 		for _, x := range texts {
 			if strings.Contains(all, x) {
 				return nil
