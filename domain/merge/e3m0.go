@@ -38,7 +38,7 @@ func encodeBlock(dst []byte, d []float32) {
 		top = max(top, math.Float32bits(x)&0x7fffffff) // magnitudes of one sign are ordered as their bits
 	}
 	binary.LittleEndian.PutUint32(dst, top)
-	bound := int64(math.Float64bits(float64(math.Float32frombits(top)) * sqrtHalf))
+	bound := int64(math.Float64bits(float64(float64(math.Float32frombits(top)) * sqrtHalf)))
 	code := dst[scaleBytes:]
 	pairs := len(d) / 2
 	for i := range pairs {

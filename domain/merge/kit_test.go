@@ -130,8 +130,8 @@ type outcome struct {
 	norm           float64
 }
 
-// run merges with the given gates and tile size.
-func run(base, momentum []byte, eta, mu float64, g gates, tile int, in ...contribution) (outcome, error) {
+// runMerge merges with the given gates and tile size.
+func runMerge(base, momentum []byte, eta, mu float64, g gates, tile int, in ...contribution) (outcome, error) {
 	var nb, nm bytes.Buffer
 	job := Job{Base: bytes.NewReader(base), BaseDigest: baseID, Eta: eta, Mu: mu, NextBase: &nb, NextMomentum: &nm}
 	if momentum != nil {
@@ -146,7 +146,7 @@ func run(base, momentum []byte, eta, mu float64, g gates, tile int, in ...contri
 
 func mustMerge(t testing.TB, base, momentum []byte, eta, mu float64, in ...contribution) outcome {
 	t.Helper()
-	out, err := run(base, momentum, eta, mu, allGates, tileValues, in...)
+	out, err := runMerge(base, momentum, eta, mu, allGates, tileValues, in...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,11 +109,11 @@ func TestJobLimits(t *testing.T) {
 		"negative samples": {1, 0, []contribution{with(-5)}},
 		"too many samples": {1, 0, []contribution{with(MaxTotalSamples - 1), with(2)}},
 	} {
-		if _, err := run(b.bytes(t), nil, c.eta, c.mu, allGates, tileValues, c.in...); domain.KindOf(err) != domain.KindInvalid {
+		if _, err := runMerge(b.bytes(t), nil, c.eta, c.mu, allGates, tileValues, c.in...); domain.KindOf(err) != domain.KindInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := run(b.bytes(t), nil, 1, 0, allGates, tileValues, with(MaxTotalSamples-1), with(1)); err != nil {
+	if _, err := runMerge(b.bytes(t), nil, 1, 0, allGates, tileValues, with(MaxTotalSamples-1), with(1)); err != nil {
 		t.Errorf("samples at the limit: %v", err)
 	}
 	job := Job{Eta: 1, Inputs: make([]Input, MaxInputs+1)}

@@ -1,0 +1,106 @@
+package merge
+
+import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// fusedInstruction is a multiply-add in one rounding, in the assembler's names for amd64.
+var fusedInstruction = regexp.MustCompile(`\bVFN?M(ADD|SUB)\w*`)
+
+// disassemble gives the assembly of one package under GOAMD64=v3, the level at which the compiler may fuse.
+func disassemble(t *testing.T, pkg string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-S", pkg)
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "GOAMD64=v3", "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%.2000s", err, out)
+	}
+	return string(out)
+}
+
+func TestNoFusedInstruction(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the standard packages for another level of amd64")
+	}
+	if !fusedInstruction.MatchString(disassemble(t, "./testdata/fused")) {
+		t.Fatal("the package that fuses does not: this test cannot see a fused instruction")
+	}
+	asm := disassemble(t, ".")
+	if !strings.Contains(asm, "MULSD") {
+		t.Fatal("there is no multiplication at all: this is not the assembly of the package")
+	}
+	if found := fusedInstruction.FindString(asm); found != "" {
+		t.Fatalf("the package has the fused instruction %s", found)
+	}
+}
+
+// The rule in the source, which holds on every architecture: a product of floats stands alone in a conversion.
+func TestEveryProductIsWrapped(t *testing.T) {
+	if bare := bareProducts(t, "testdata/fused"); len(bare) != 1 {
+		t.Fatalf("the rule finds %v in the package with one bare product", bare)
+	}
+	for _, where := range bareProducts(t, ".") {
+		t.Errorf("%s: a product of floats is not wrapped in a conversion", where)
+	}
+}
+
+// bareProducts lists products of floats that are no constants and not the whole argument of a conversion.
+func bareProducts(t *testing.T, dir string) (where []string) {
+	t.Helper()
+	fset := token.NewFileSet()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".go") && !strings.HasSuffix(e.Name(), "_test.go") {
+			f, err := parser.ParseFile(fset, dir+"/"+e.Name(), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, f)
+		}
+	}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
+	if _, err := conf.Check(dir, fset, files, info); err != nil {
+		t.Fatal(err)
+	}
+	wrapped := map[ast.Expr]bool{}
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch x := n.(type) {
+			case *ast.CallExpr:
+				if info.Types[x.Fun].IsType() && len(x.Args) == 1 {
+					wrapped[x.Args[0]] = true
+				}
+			case *ast.AssignStmt:
+				if x.Tok == token.MUL_ASSIGN && isFloat(info.Types[x.Lhs[0]]) {
+					where = append(where, fset.Position(x.Pos()).String())
+				}
+			case *ast.BinaryExpr:
+				if tv := info.Types[x]; x.Op == token.MUL && tv.Value == nil && isFloat(tv) && !wrapped[x] {
+					where = append(where, fset.Position(x.Pos()).String())
+				}
+			}
+			return true
+		})
+	}
+	return where
+}
+
+func isFloat(tv types.TypeAndValue) bool {
+	b, ok := tv.Type.Underlying().(*types.Basic)
+	return ok && b.Info()&types.IsFloat != 0
+}
