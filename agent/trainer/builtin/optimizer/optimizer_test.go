@@ -111,6 +111,7 @@ func TestRate(t *testing.T) {
 		{"first step of the warm-up is not zero", cosine, 0, 10, 0.2},
 		{"half of the warm-up", cosine, 40, 50, 1},
 		{"end of the warm-up", cosine, 90, 100, 2},
+		{"a step across the end of the warm-up", cosine, 95, 105, 2},
 		{"beginning of the cosine", cosine, 100, 110, 2},
 		{"middle of the cosine", cosine, 550, 560, 2 * (0.05 + 0.95/2)},
 		{"end of the cosine", cosine, 1000, 1000, 2 * 0.05},
