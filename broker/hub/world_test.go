@@ -51,6 +51,7 @@ type world struct {
 	merge  func(MergeJob) Merged       // nil merges without trouble
 	cmds   int
 	steps  int
+	detail bool // tell of trained chunks
 	cast   bool // the answers to syncs do not reach the agents
 }
 
@@ -238,14 +239,55 @@ func (w *world) until(what string, holds func() bool) {
 
 func (w *world) state(id string) *run.State { return w.core.fold.runs[domain.RunID(id)] }
 
-// news renders the events since the last call.
+// news tells the events since the last call.
 func (w *world) news() string {
 	var b strings.Builder
 	for _, e := range w.events[w.shown:] {
-		fmt.Fprintf(&b, "%d %s %s by %s: %s\n", e.Seq, e.Agg, e.Data.EventName(), e.Actor, e.Data.Line())
+		if line := w.brief(e); line != "" {
+			fmt.Fprintf(&b, "%s by %s: %s\n", e.Data.EventName(), e.Actor, line)
+		}
 	}
 	w.shown = len(w.events)
 	return b.String()
+}
+
+// brief renders an event without the planner's figures, which have scenarios of their own: sequences, chunks, what was
+// dealt, claimed and stolen.
+func (w *world) brief(e event.Envelope) string {
+	switch d := e.Data.(type) {
+	case *run.ShardAssigned, *run.ShardReturned, *run.ChunksClaimed, *run.ChunksStolen:
+		return ""
+	case *run.ChunkTrained:
+		if !w.detail {
+			return ""
+		}
+		return string(d.Slot)
+	case *run.LeaseGranted:
+		return fmt.Sprintf("%s gets the %s unit of round %d", d.Slot, d.Unit, d.Round)
+	case *run.LeaseReleased:
+		return fmt.Sprintf("%s gives its lease back (%s)", d.Slot, d.Reason)
+	case *run.LeaseExpired:
+		return fmt.Sprintf("%s loses its lease after %.0f s (%s), requeues %v", d.Slot, d.Silent, d.Reason, len(d.Requeued) > 0)
+	case *run.TaskFailed:
+		return fmt.Sprintf("%s fails at %s, %d. time: %s", d.Slot, d.Unit, d.Count, d.Error)
+	case *run.RoundOpened:
+		return fmt.Sprintf("round %d", d.Round)
+	case *run.ContributionRequested:
+		return fmt.Sprintf("%s, number %d", d.Slot, d.Number)
+	case *run.ContributionAccepted:
+		return fmt.Sprintf("%s, number %d", d.Slot, d.Number)
+	case *run.ContributionRefused:
+		return fmt.Sprintf("%s, number %d, %s", d.Slot, d.Number, d.Why)
+	case *run.ContributionRevoked:
+		return fmt.Sprintf("%s, number %d, %s", d.Slot, d.Number, d.Reason)
+	case *run.RoundClosed:
+		return fmt.Sprintf("round %d (%s)", d.Round, d.Reason)
+	case *run.RoundMerged:
+		return fmt.Sprintf("round %d", d.Round)
+	case *run.Evaluated:
+		return fmt.Sprintf("%s, round %d", d.Slot, d.Round)
+	}
+	return e.Data.Line()
 }
 
 func (w *world) tail(n int) string {
