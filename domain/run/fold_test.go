@@ -36,37 +36,29 @@ func TestStatesShareNothing(t *testing.T) {
 // largeRound deals, claims, reports and counts a round of 32,768 chunks among eight slots.
 func largeRound(t tester) *world {
 	w := newWorld(t, run.Spec{Batch: 1, Chunk: 1, Epochs: 1, Round: run.Round{Chunks: run.MaxRoundChunks}}, dataset(run.MaxRoundChunks))
+	w.large = true
 	var slots []domain.SlotID
 	for i := range 8 {
 		slots = append(slots, domain.Slot("m", i))
 	}
 	w.begin(slots...)
-	step := func(c run.Command) {
-		facts, err := run.Decide(w.state, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range facts {
-			w.apply(f)
-		}
-	}
 	const share = run.MaxRoundChunks / 8
 	for i, slot := range slots {
 		chunks := make([]domain.ChunkID, share)
 		for j := range chunks {
 			chunks[j] = domain.ChunkID(i*share + j)
 		}
-		step(run.AssignShard{Slot: slot, Chunks: chunks})
+		w.must(run.AssignShard{Slot: slot, Chunks: chunks})
 	}
 	for j := range share {
 		for _, slot := range slots {
-			step(run.Claim{Slot: slot, Count: 1})
-			step(w.trained(slot, w.state.LeaseOf(slot).Claimed[0]))
+			w.must(run.Claim{Slot: slot, Count: 1})
+			w.must(w.trained(slot, w.state.LeaseOf(slot).Claimed[0]))
 		}
 		if j%64 == 63 {
 			for i := range slots[1:] {
-				step(run.Steal{From: slots[i], To: slots[i+1], Count: min(1, len(w.state.ShardOf(slots[i])))})
-				step(run.Steal{From: slots[i+1], To: slots[i], Count: 1})
+				w.must(run.Steal{From: slots[i], To: slots[i+1], Count: min(1, len(w.state.ShardOf(slots[i])))})
+				w.must(run.Steal{From: slots[i+1], To: slots[i], Count: 1})
 			}
 		}
 		if j == share-2 {
@@ -74,7 +66,7 @@ func largeRound(t tester) *world {
 		}
 	}
 	for _, slot := range slots {
-		step(w.accept(slot))
+		w.must(w.accept(slot))
 	}
 	return w
 }

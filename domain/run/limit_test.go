@@ -55,7 +55,6 @@ func TestContributionsOfARoundAreLimited(t *testing.T) {
 	w := newWorld(t, run.Spec{Batch: 1, Chunk: 1, Epochs: 1, Round: run.Round{Chunks: chunks}}, dataset(chunks))
 	slot := domain.Slot(domain.MachineID(fmt.Sprintf("%048d", 7)), 63) // the longest name
 	w.begin(slot)
-	audited := w.state
 	for i := range run.MaxContributions {
 		for _, f := range []event.Data{
 			&run.ShardAssigned{Slot: slot, Chunks: []domain.ChunkID{domain.ChunkID(i)}},
@@ -65,7 +64,7 @@ func TestContributionsOfARoundAreLimited(t *testing.T) {
 			w.apply(f)
 		}
 	}
-	if err := run.Audit(audited); err != nil {
+	if err := run.Audit(w.state); err != nil {
 		t.Fatal(err)
 	}
 	w.train(slot, chunks-1)
@@ -106,5 +105,34 @@ func TestEvaluationsAreKeptInBounds(t *testing.T) {
 	got := w.state.Evaluations
 	if len(got) != run.MaxEvaluationsKept || got[len(got)-1].Round != run.MaxEvaluationsKept+4 || got[0].Round != 5 {
 		t.Errorf("%d kept, from round %d to %d", len(got), got[0].Round, got[len(got)-1].Round)
+	}
+}
+
+// Carried chunks come on top of B, but no round is larger than the limit: then it owns fewer new ones, and what is
+// carried comes first. B stays what the first round recorded.
+func TestCarriedChunksStayWithinTheLargestRound(t *testing.T) {
+	const b = run.MaxRoundChunks
+	w := newWorld(t, run.Spec{Batch: 1, Chunk: 1, Epochs: 1, Round: run.Round{Chunks: b}}, dataset(2*b+10))
+	w.large = true
+	w.begin("a/0")
+	half := w.state.Open.Pool[:b/2]
+	w.train("a/0", half...)
+	w.must(w.accept("a/0"), run.CloseRound{Round: 1}, w.merge(), run.OpenRound{})
+	if err := run.Audit(w.state); err != nil {
+		t.Error(err)
+	}
+	o := w.state.Open
+	if len(o.Chunks) != b || o.Chunks[0] != b/2 || w.state.NextChunk != b+b/2 || w.state.Budget != b {
+		t.Errorf("round 2 has %d chunks from %d, next is %d, B %d", len(o.Chunks), o.Chunks[0], w.state.NextChunk, w.state.Budget)
+	}
+}
+
+func TestBudgetIsFixedByTheFirstRound(t *testing.T) {
+	w := newWorld(t, run.Spec{Batch: 10, Chunk: 10, Epochs: 1, Round: run.Round{Chunks: 4}}, dataset(50))
+	w.begin("a/0")
+	w.train("a/0", 0, 1, 2, 3)
+	w.must(w.accept("a/0"), run.CloseRound{Round: 1}, w.merge(), run.OpenRound{})
+	if len(w.state.Open.Chunks) != 1 || w.state.Budget != 4 {
+		t.Errorf("the second round has %d chunks, B is %d", len(w.state.Open.Chunks), w.state.Budget)
 	}
 }
