@@ -51,12 +51,19 @@ func (z sizes) of(c domain.ChunkID) int {
 	return min(z.chunk, z.n-int(c)%z.perEpoch*z.chunk)
 }
 
+// sum walks over consecutive runs, of which a list has few: a division for each chunk would cost half a millisecond a
+// sync in the largest round.
 func (z sizes) sum(cs []domain.ChunkID) float64 {
-	n := 0
-	for _, c := range cs {
-		n += z.of(c)
+	total, missing := len(cs)*z.chunk, z.perEpoch*z.chunk-z.n // what the last chunk of each epoch lacks
+	for i := 0; i < len(cs) && missing > 0; {
+		j := i + 1
+		for j < len(cs) && cs[j] == cs[j-1]+1 {
+			j++
+		}
+		total -= missing * ((int(cs[j-1])+1)/z.perEpoch - int(cs[i])/z.perEpoch)
+		i = j
 	}
-	return float64(n)
+	return float64(total)
 }
 
 func newBoard(s *Snapshot, r *run.State, free []bool) *board {

@@ -85,7 +85,7 @@ func (b *board) misses(w *worker, n int) bool {
 // giveUp returns w's shard when the others would be done with everything, these chunks too, before w had trained one.
 // It keeps the end of a round from waiting for the slowest slot's last chunk.
 func (b *board) giveUp(w *worker) bool {
-	if !b.known {
+	if !b.known || b.probing() && w.trained == 0 && b.r.Open.Numbers[w.ID] == 0 {
 		return false
 	}
 	n := len(w.shard)

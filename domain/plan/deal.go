@@ -23,7 +23,7 @@ func (b *board) deal() {
 	if quota == nil {
 		return // nobody can take them now
 	}
-	if start && b.r.Open.Number%ProbeEvery == 0 {
+	if start && b.probing() {
 		b.probe(quota)
 	}
 	total := 0.0
@@ -83,6 +83,9 @@ func (b *board) fill(n int, skip func(*worker) bool) []int {
 	}
 	return quota
 }
+
+// probing reports whether every slot shall train at least once in this round.
+func (b *board) probing() bool { return b.r.Open.Number%ProbeEvery == 0 }
 
 // probe moves one chunk to each able slot that was dealt none, from the slot with the most.
 func (b *board) probe(quota []int) {
