@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"tensorturn/broker/embedded"
+	"tensorturn/broker/wire"
+	"tensorturn/domain"
+)
+
+// Watching of the link. Programs inside the leafnode never see an outage, so the transport looks for itself.
+const (
+	linkLook  = 500 * time.Millisecond // how often the link is looked at
+	linkLimit = 10 * time.Minute       // without an answer for this long the leafnode is made anew
+)
+
+// Leaf is the Transport over an embedded leafnode, and the watchdog over it.
+type Leaf struct {
+	options embedded.LeafOptions
+	look    time.Duration
+	limit   time.Duration
+
+	mu       sync.Mutex
+	leaf     *embedded.Leaf
+	wake     func()
+	answered time.Time // the newest answer, or the newest start
+
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+var _ Transport = (*Leaf)(nil)
+
+// StartLeaf starts the leafnode and its watchdog. The link comes up behind it. ctx bounds the start alone.
+func StartLeaf(ctx context.Context, o embedded.LeafOptions) (*Leaf, error) {
+	return startLeaf(ctx, o, linkLook, linkLimit)
+}
+
+func startLeaf(ctx context.Context, o embedded.LeafOptions, look, limit time.Duration) (*Leaf, error) {
+	l := &Leaf{options: o, look: look, limit: limit, done: make(chan struct{})}
+	if err := l.renew(ctx); err != nil {
+		return nil, err
+	}
+	watch, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	go l.watch(watch)
+	return l, nil
+}
+
+// Sync implements Transport. Without a link it fails at once.
+func (l *Leaf) Sync(ctx context.Context, request []byte) ([]byte, error) {
+	l.mu.Lock()
+	nc := l.leaf.Conn()
+	l.mu.Unlock()
+	m, err := nc.RequestWithContext(ctx, wire.LocalSync, request)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, domain.Unavailable("ask the hub", "there is no link to it", "check network, address and credential; see the log of the leafnode", nil)
+	case err != nil:
+		return nil, domain.Unavailable("ask the hub", "no answer came", "", err)
+	}
+	l.mu.Lock()
+	l.answered = time.Now()
+	l.mu.Unlock()
+	return m.Data, nil
+}
+
+// OnWake implements Transport.
+func (l *Leaf) OnWake(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wake = f
+}
+
+// Connected implements Transport.
+func (l *Leaf) Connected() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leaf.Connected()
+}
+
+// Close implements Transport. It is for one caller.
+func (l *Leaf) Close() {
+	l.cancel()
+	<-l.done
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leaf.Shutdown()
+}
+
+// watch hints at a sync when the link has come back, and replaces a leafnode that has not brought an answer for long.
+func (l *Leaf) watch(ctx context.Context) {
+	defer close(l.done)
+	tick := time.NewTicker(l.look)
+	defer tick.Stop()
+	linked := false
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now := l.Connected()
+		if now && !linked {
+			l.hint()
+		}
+		linked = now
+		l.mu.Lock()
+		silent := time.Since(l.answered)
+		l.mu.Unlock()
+		if silent < l.limit {
+			continue
+		}
+		l.options.Logger.Warn().Dur("silent_ms", silent).Msg("no answer for long, leafnode is made anew")
+		if err := l.renew(ctx); err != nil {
+			l.options.Logger.Error().Err(err).Msg("leafnode could not be made anew, tried later")
+		}
+	}
+}
+
+// renew starts a leafnode, listens for wakes, and ends the one before.
+func (l *Leaf) renew(ctx context.Context) error {
+	leaf, err := embedded.StartLeaf(ctx, l.options)
+	if err == nil {
+		if _, serr := leaf.Conn().Subscribe(wire.LocalWake, func(*nats.Msg) { l.hint() }); serr != nil {
+			leaf.Shutdown()
+			err = domain.Unavailable("listen for wakes", "the leafnode refuses", "", serr)
+		}
+	}
+	l.mu.Lock()
+	l.answered = time.Now() // also after a failure: the next attempt waits as long
+	old := l.leaf
+	if err == nil {
+		l.leaf = leaf
+	}
+	l.mu.Unlock()
+	if err == nil && old != nil {
+		old.Shutdown()
+	}
+	return err
+}
+
+func (l *Leaf) hint() {
+	l.mu.Lock()
+	wake := l.wake
+	l.mu.Unlock()
+	if wake != nil {
+		wake()
+	}
+}

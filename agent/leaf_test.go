@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"tensorturn/broker/wire"
+	"tensorturn/test/hostile/pool"
+)
+
+// A sync crosses a real wss leafnode, a wake comes back, and a leafnode that brings no answers is made anew.
+func TestLeaf(t *testing.T) {
+	p := pool.New(t)
+	m := p.Enrol("a", time.Hour)
+	svc := p.Serve(nil)
+	ctx := pool.Context(t, 30*time.Second)
+	l, err := startLeaf(ctx, p.LeafOptions(m), 20*time.Millisecond, 2*time.Second)
+	pool.Must(t, err)
+	defer l.Close()
+	woken := make(chan struct{}, 1)
+	l.OnWake(func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	})
+	wait := func(what string) {
+		t.Helper()
+		select {
+		case <-woken:
+		case <-ctx.Done():
+			t.Fatal("no wake " + what)
+		}
+	}
+	wait("when the link came up")
+	if !l.Connected() {
+		t.Error("not connected after the link came up")
+	}
+	ask := func() error {
+		answer, err := l.Sync(ctx, []byte("hello"))
+		if err == nil && string(answer) != pool.Answer+m.Account {
+			t.Errorf("answer %q", answer)
+		}
+		return err
+	}
+	for ask() != nil { // interest spreads behind the link
+		pool.Must(t, ctx.Err())
+	}
+	drain := func() {
+		select {
+		case <-woken:
+		default:
+		}
+	}
+	drain()
+	pool.Must(t, svc.Publish(wire.WakeSubject(m.Account), []byte("go")))
+	wait("from the hub")
+
+	before := l.leaf
+	l.mu.Lock()
+	l.answered = time.Now().Add(-time.Hour)
+	l.mu.Unlock()
+	drain()
+	wait("from the new leafnode")
+	l.mu.Lock()
+	anew := l.leaf != before
+	l.mu.Unlock()
+	if !anew {
+		t.Error("the silent leafnode was not replaced")
+	}
+	for ask() != nil {
+		pool.Must(t, ctx.Err())
+	}
+}
