@@ -52,11 +52,14 @@ func Decide(s *State, c Command) ([]event.Data, error) {
 func decideEnrol(s *State, c Enrol) ([]event.Data, error) {
 	op := "enrol machine " + domain.Clip(string(c.ID), domain.MaxIDLength)
 	if s != nil {
-		if s.Standing != Revoked && s.NKey == c.NKey && s.Account == c.Account {
+		if s.Standing == Revoked {
+			return nil, domain.Conflict(op, "a machine of this id was revoked", "enrol under a new id; a revoked one is never used again")
+		}
+		if s.NKey == c.NKey && s.Account == c.Account {
 			return nil, nil
 		}
 		return nil, domain.Conflict(op, "a machine of this id is enrolled with another key",
-			"enrol under a new id; a revoked id is never used again")
+			"enrol under a new id")
 	}
 	if !domain.ValidID(string(c.ID)) {
 		return nil, domain.Invalid(op, fmt.Sprintf("%q is not an id", domain.Clip(string(c.ID), 80)), "use lower-case letters, digits, '-' or '_'")
@@ -87,7 +90,7 @@ func decideConnect(s *State, c Connect) ([]event.Data, error) {
 	if err := checkSlots(op, c.Slots); err != nil {
 		return nil, err
 	}
-	restarted := c.Incarnation != s.Incarnation
+	restarted := s.Incarnation != "" && c.Incarnation != s.Incarnation
 	if !restarted && c.Slots == s.Slots && (s.Standing == Online || s.Standing == Drained) {
 		return nil, nil // a drained agent says goodbye until its process ends
 	}
