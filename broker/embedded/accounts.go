@@ -85,8 +85,9 @@ type LeafConn struct {
 	ID       uint64 // grows with each connection of this server's life
 	Name     string // server name the peer claims; proves nothing
 	Account  string // public account nkey: who it is
-	Isolated bool
-	Received int64 // messages from the peer
+	Isolated bool   // the interest of other leafnodes is not sent to it
+	Coded    string // compression of the link: "off", unless somebody changed a setting
+	Received int64  // messages from the peer
 	Sent     int64
 }
 
@@ -98,7 +99,7 @@ func (h *Hub) Leafs() ([]LeafConn, error) {
 	}
 	out := make([]LeafConn, 0, len(z.Leafs))
 	for _, l := range z.Leafs {
-		out = append(out, LeafConn{ID: l.ID, Name: l.Name, Account: l.Account, Isolated: l.IsIsolated, Received: l.InMsgs, Sent: l.OutMsgs})
+		out = append(out, LeafConn{ID: l.ID, Name: l.Name, Account: l.Account, Isolated: l.IsIsolated, Coded: l.Compression, Received: l.InMsgs, Sent: l.OutMsgs})
 	}
 	slices.SortFunc(out, func(a, b LeafConn) int { return cmp.Compare(a.ID, b.ID) })
 	return out, nil

@@ -59,8 +59,8 @@ func TestLeafSettings(t *testing.T) {
 	p.StartLeaf(m)
 	leafs, err := p.Hub.Leafs()
 	pool.Must(t, err)
-	if len(leafs) != 1 || leafs[0].Account != m.Account || !leafs[0].Isolated {
-		t.Fatalf("leafs = %+v, want one isolated leaf of %s", leafs, m.Account)
+	if len(leafs) != 1 || leafs[0].Account != m.Account || !leafs[0].Isolated || leafs[0].Coded != "off" {
+		t.Fatalf("leafs = %+v, want one isolated leaf of %s without compression", leafs, m.Account)
 	}
 }
 

@@ -16,9 +16,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // harm runs one cell and says what went wrong for the defenders, "" when nothing did.
 func (w *world) harm(a attacker, c cell, more map[string]any) string {
 	w.t.Helper()
-	before, leaf := w.snapshot(), w.leafOfB()
-	p := a.ready(w, c, more)
-	defer func() { p.close() }()
+	if w.known == "" {
+		w.known = w.snapshot()
+	}
+	before, leaf := w.known, w.leafOfB()
+	p, keep := a.line(w, c, more)
+	defer func() { w.hangUp(a, p, keep) }()
 	var got []message
 	for _, s := range c.shots {
 		p.publish(s.subject, s.reply, s.header, s.body)
@@ -34,8 +37,9 @@ func (w *world) harm(a attacker, c cell, more map[string]any) string {
 	var out []string
 	if len(c.listen) > 0 {
 		w.canary()
-	} else if after := w.snapshot(); after != before {
-		out = append(out, "changed:\n"+difference(before, after))
+		w.known = "" // the hub itself has written
+	} else if w.known = w.snapshot(); w.known != before {
+		out = append(out, "changed:\n"+difference(before, w.known))
 	}
 	if now := w.leafOfB(); now != leaf {
 		out = append(out, "cut: "+leaf+" became "+now)
@@ -68,11 +72,32 @@ func (a attacker) ready(w *world, c cell, more map[string]any) speaker {
 	return p
 }
 
+// line is the attacker's open connection where a cell only publishes, else a fresh one: a listener must not hear for the
+// next cell. keep tells which.
+func (a attacker) line(w *world, c cell, more map[string]any) (p speaker, keep bool) {
+	w.t.Helper()
+	if len(c.listen) > 0 || more != nil {
+		return a.ready(w, c, more), false
+	}
+	if p, ok := w.lines[a.name]; ok && p.ping() {
+		return p, true
+	}
+	return a.ready(w, c, nil), true
+}
+
+func (w *world) hangUp(a attacker, p speaker, keep bool) {
+	if keep {
+		w.lines[a.name] = p
+		return
+	}
+	p.close()
+}
+
 // misled drains what b was sent that did not come from the hub.
 func (w *world) misled() []string {
 	var out []string
 	for {
-		m, err := w.wakes.NextMsg(time.Millisecond)
+		m, err := w.wakes.NextMsg(100 * time.Microsecond)
 		if err != nil {
 			return out
 		}

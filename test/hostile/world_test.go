@@ -56,6 +56,8 @@ type world struct {
 	watch   jetstream.Consumer // holds one unacknowledged message
 	forged  string             // the subject that would acknowledge it
 	nameB   string             // server name of b's leaf
+	known   string             // the snapshot, "" when it must be taken anew
+	lines   map[string]speaker // open connections of attackers, by name
 	cuts    int                // of attackers, by their own doing
 	number  int                // of the present canary
 
@@ -67,7 +69,7 @@ type world struct {
 // strict is set.
 func newWorld(t *testing.T, f flaw) *world {
 	t.Helper()
-	w := &world{t: t, flaw: f}
+	w := &world{t: t, flaw: f, lines: map[string]speaker{}}
 	w.strict.Store(f == asShipped)
 	w.p = pool.New(t, func(p *pool.Pool) { w.p = p }, pool.Weaken(w.weakHubAccount))
 	w.a, w.b = w.p.Enrol("a", time.Hour), w.p.Enrol("b", time.Hour)
