@@ -19,6 +19,7 @@ import (
 type Log struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
+	api    string // prefix of API subjects
 	stream jetstream.Stream
 }
 

@@ -5,69 +5,189 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
-	"github.com/synadia-io/orbit.go/jetstreamext"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"tensorturn/broker"
+	"tensorturn/domain"
 	"tensorturn/domain/event"
 )
 
-// One request of a read. A piece is fetched whole before the reader sees it, so that a slow reader holds up nobody and no
-// time limit.
+// One request of a read asks for a piece of this many records or bytes, whichever is less: two pieces are in memory. The
+// stock client's calls bound one or the other, and cost half as much again for each record; so the request is made here.
 const (
-	readBatch = 5000
-	readBytes = 16 << 20
+	pieceRecords = 4000
+	pieceBytes   = 8 << 20
+	pieceLimit   = 10 * time.Second // for one piece; a store that is slower is looked at more closely
+	idleLimit    = 10 * time.Minute // a reader that stops for longer begins anew
 )
+
+// requestDone is what the server says behind the last record of a request that had bytes left.
+const requestDone = "Batch Completed"
 
 // Read implements broker.Log.
 func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[broker.Record, error] {
 	return func(yield func(broker.Record, error) bool) {
 		last, err := l.Last(ctx)
+		if err == nil && from <= last {
+			err = l.read(ctx, max(from, 1), last, yield)
+		}
 		if err != nil {
 			yield(broker.Record{}, err)
-			return
-		}
-		for next := max(from, 1); next <= last; {
-			piece, err := l.piece(ctx, next, last)
-			for _, r := range piece {
-				if !yield(r, nil) {
-					return
-				}
-			}
-			if err != nil {
-				yield(broker.Record{}, err)
-				return
-			}
-			next += uint64(len(piece))
 		}
 	}
 }
 
-// piece fetches records from sequence next on: one at least, unless there is an error. The error, if any, comes behind
-// the records.
-func (l *Log) piece(ctx context.Context, next, last uint64) ([]broker.Record, error) {
+// piece is what one request brought; the error, if any, comes behind the records.
+type piece struct {
+	recs []broker.Record
+	err  error
+}
+
+// read yields the records of the sequences from..last.
+func (l *Log) read(ctx context.Context, from, last uint64, yield func(broker.Record, error) bool) error {
+	p, err := l.open(ctx, from, last)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	pieces := make(chan piece, 1)
+	done := make(chan struct{})
+	go func() { // fetches ahead of the reader: store and decoding take about as long as each other
+		defer close(done)
+		defer close(pieces)
+		p.run(ctx, pieces)
+	}()
+	defer func() { stop(); <-done; p.close() }()
+	next := from
+	for piece := range pieces {
+		for _, r := range piece.recs {
+			if !yield(r, nil) {
+				return nil
+			}
+		}
+		if piece.err != nil {
+			return piece.err
+		}
+		next += uint64(len(piece.recs))
+	}
+	if next <= last {
+		return unavailable("read log", ctx.Err())
+	}
+	return nil
+}
+
+// puller asks a consumer of its own for one piece after another.
+type puller struct {
+	log        *Log
+	name       string
+	sub        *nats.Subscription
+	next, last uint64
+}
+
+func (l *Log) open(ctx context.Context, from, last uint64) (*puller, error) {
 	ctx, cancel := limit(ctx, readLimit)
 	defer cancel()
-	n := int(min(last-next+1, readBatch))
-	msgs, err := jetstreamext.GetBatch(ctx, l.js, EventStream, n, jetstreamext.GetBatchSeq(next), jetstreamext.GetBatchMaxBytes(readBytes))
+	c, err := l.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: idleLimit,
+	})
 	if err != nil {
 		return nil, unavailable("read log", err)
 	}
-	recs := make([]broker.Record, 0, n)
-	for m, err := range msgs {
-		want := next + uint64(len(recs))
-		switch {
-		case errors.Is(err, jetstreamext.ErrNoMessages):
-			return recs, event.Break(want, fmt.Sprintf("the record is missing, though the log goes on to %d", last), nil)
-		case err != nil:
-			return recs, unavailable("read log", err)
-		case m.Sequence != want:
-			return recs, event.Break(want, fmt.Sprintf("the record is missing, %d comes next", m.Sequence), nil)
-		}
-		recs = append(recs, broker.Record{Seq: m.Sequence, Subject: m.Subject, ID: m.Header.Get("Nats-Msg-Id"), Data: m.Data})
+	p := &puller{log: l, name: c.CachedInfo().Name, next: from, last: last}
+	if p.sub, err = l.nc.SubscribeSync(l.nc.NewInbox()); err != nil {
+		p.close()
+		return nil, unavailable("read log", err)
 	}
-	if len(recs) == 0 {
-		return nil, event.Break(next, fmt.Sprintf("the record is missing, though the log goes on to %d", last), nil)
+	return p, nil
+}
+
+// close removes the consumer; one that cannot be removed goes by itself.
+func (p *puller) close() {
+	if p.sub != nil {
+		_ = p.sub.Unsubscribe()
+	}
+	ctx, cancel := limit(context.Background(), readLimit)
+	defer cancel()
+	_ = p.log.stream.DeleteConsumer(ctx, p.name)
+}
+
+// run sends pieces until the last sequence, an error, or the end of ctx.
+func (p *puller) run(ctx context.Context, to chan<- piece) {
+	for p.next <= p.last {
+		recs, err := p.piece(ctx)
+		p.next += uint64(len(recs))
+		if err == nil && len(recs) == 0 {
+			err = p.missing(ctx)
+		}
+		select {
+		case to <- piece{recs, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// piece fetches the next records. None, without an error, means that the store gave none in time.
+func (p *puller) piece(ctx context.Context) ([]broker.Record, error) {
+	wait, cancel := limit(ctx, pieceLimit)
+	defer cancel()
+	n := int(min(p.last-p.next+1, pieceRecords))
+	ask := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"expires":%d}`, n, pieceBytes, pieceLimit.Nanoseconds())
+	subject := p.log.api + ".CONSUMER.MSG.NEXT." + EventStream + "." + p.name
+	if err := p.log.nc.PublishRequest(subject, p.sub.Subject, ask); err != nil {
+		return nil, unavailable("read log", err)
+	}
+	recs := make([]broker.Record, 0, n)
+	for len(recs) < n {
+		m, err := p.sub.NextMsgWithContext(wait)
+		if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			return recs, nil
+		}
+		if err != nil {
+			return recs, unavailable("read log", err)
+		}
+		if len(m.Data) == 0 && m.Header.Get("Status") != "" {
+			if m.Header.Get("Description") == requestDone {
+				continue // of the request before: its records came, and bytes were left
+			}
+			return recs, nil // the bytes are used up, or there is nothing more
+		}
+		rec, err := p.record(m, p.next+uint64(len(recs)))
+		if err != nil {
+			return recs, err
+		}
+		recs = append(recs, rec)
 	}
 	return recs, nil
+}
+
+// record is the record in a message, which must have sequence want.
+func (p *puller) record(m *nats.Msg, want uint64) (broker.Record, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return broker.Record{}, &domain.Error{Kind: domain.KindInternal, Op: "read log", Why: "a message without place", Err: err}
+	}
+	if meta.Sequence.Stream != want {
+		return broker.Record{}, event.Break(want, fmt.Sprintf("the record is missing, %d comes next", meta.Sequence.Stream), nil)
+	}
+	return broker.Record{Seq: want, Subject: m.Subject, ID: m.Header.Get(jetstream.MsgIDHeader), Data: m.Data}, nil
+}
+
+// missing says why no record came: the next one is not there, or the store is slow or gone. The first is for ever and
+// must never be said of the second.
+func (p *puller) missing(ctx context.Context) error {
+	ctx, cancel := limit(ctx, readLimit)
+	defer cancel()
+	_, err := p.log.stream.GetMsg(ctx, p.next)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return event.Break(p.next, fmt.Sprintf("the record is missing, though the log goes on to %d", p.last), nil)
+	}
+	return unavailable("read log", errors.Join(err, fmt.Errorf("no record %d within %s", p.next, pieceLimit)))
 }

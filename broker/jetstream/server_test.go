@@ -32,6 +32,10 @@ func startServer(t testing.TB, dir string, change ...func(*server.Options)) *ser
 	return s
 }
 
+func maxPayload(n int32) func(*server.Options) {
+	return func(o *server.Options) { o.MaxPayload = n }
+}
+
 func stopServer(s *server.Server) {
 	s.Shutdown()
 	s.WaitForShutdown()
@@ -72,6 +76,6 @@ func TestBlobsSuite(t *testing.T) {
 // TestBlobsSuiteWithWholeParts runs with the message size that the hub allows: each part is one message.
 func TestBlobsSuiteWithWholeParts(t *testing.T) {
 	brokertest.Blobs(t, func(t *testing.T) broker.Blobs {
-		return openStore(t, startServer(t, t.TempDir(), func(o *server.Options) { o.MaxPayload = 8<<20 + 64<<10 })).Blobs
+		return openStore(t, startServer(t, t.TempDir(), maxPayload(8<<20+64<<10))).Blobs
 	})
 }

@@ -40,7 +40,8 @@ func Open(ctx context.Context, nc *nats.Conn, jsDomain string) (*Store, error) {
 	ctx, cancel := limit(ctx, openLimit)
 	defer cancel()
 	// The prefix is spelt out: jetstreamext v0.3.2 makes a wrong one of a context that only knows its domain.
-	js, err := jetstream.NewWithAPIPrefix(nc, "$JS."+jsDomain+".API", jetstream.WithDefaultTimeout(appendLimit))
+	api := "$JS." + jsDomain + ".API"
+	js, err := jetstream.NewWithAPIPrefix(nc, api, jetstream.WithDefaultTimeout(appendLimit))
 	if err != nil {
 		return nil, &domain.Error{Kind: domain.KindInternal, Op: "open store", Why: "no JetStream context", Err: err}
 	}
@@ -55,7 +56,7 @@ func Open(ctx context.Context, nc *nats.Conn, jsDomain string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Log: &Log{nc: nc, js: js, stream: events}, Heartbeats: &Heartbeats{nc: nc}, Blobs: blobs}, nil
+	return &Store{Log: &Log{nc: nc, js: js, api: api, stream: events}, Heartbeats: &Heartbeats{nc: nc}, Blobs: blobs}, nil
 }
 
 // limit gives ctx a deadline of d unless it has one of its own that is earlier.
