@@ -93,12 +93,12 @@ func leafOptions(o LeafOptions) (*server.Options, error) {
 	if o.User.JWT == nil || o.User.Sign == nil {
 		return nil, domain.Invalid(op, "no credential", "join the hub again")
 	}
-	min, max := o.ReconnectMin, o.ReconnectMax
-	if min <= 0 {
-		min = DefaultReconnectMin
+	lo, hi := o.ReconnectMin, o.ReconnectMax
+	if lo <= 0 {
+		lo = DefaultReconnectMin
 	}
-	if max < min {
-		max = DefaultReconnectMax
+	if hi < lo {
+		hi = max(lo, DefaultReconnectMax)
 	}
 	remote, err := remoteOptions(o, u)
 	if err != nil {
@@ -113,7 +113,7 @@ func leafOptions(o LeafOptions) (*server.Options, error) {
 		Websocket: server.WebsocketOpts{PingInterval: pingInterval},
 		LeafNode: server.LeafNodeOpts{
 			Remotes:           []*server.RemoteLeafOpts{remote},
-			ReconnectInterval: min + rand.N(max-min+1),
+			ReconnectInterval: lo + rand.N(hi-lo+1),
 			DialTimeout:       handshakeTimeout, WriteDeadline: writeDeadline,
 			Compression: server.CompressionOpts{Mode: server.CompressionOff},
 		},

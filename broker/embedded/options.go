@@ -18,8 +18,7 @@ const (
 	pingInterval     = 20 * time.Second // below the idle limit of home routers and proxies
 	maxPingsOut      = 2                // a dead link is noticed after a minute
 	readyTimeout     = 60 * time.Second // includes recovery of the store; a million events take about a second
-	stopTimeout      = 30 * time.Second
-	cutTimeout       = 2 * time.Second // a revoked machine is off within this
+	cutTimeout       = 2 * time.Second  // a revoked machine is off within this
 
 	maxPayload     = domain.MaxPartBytes + 64<<10 // a blob part with its headers, for in-process users; machines: their account's limit
 	maxConnections = 4 * domain.MaxMachines       // plain WebSocket clients and in-process ones

@@ -24,10 +24,9 @@ const (
 
 // Limits of a proof.
 const (
-	ProofLife  = 5 * time.Minute
-	ProofSkew  = 2 * time.Minute // how far a machine's clock may be off
-	maxProof   = 2 << 10         // bytes; ours are below 600
-	proofBytes = "proof of key"
+	ProofLife = 5 * time.Minute
+	ProofSkew = 2 * time.Minute // how far a machine's clock may be off
+	maxProof  = 2 << 10         // bytes; ours are below 600
 )
 
 // proofHeader is the only header we accept. jwt/v2 also reads an older form, in which a token that its sender signed
@@ -41,7 +40,7 @@ func SignProof(kp nkeys.KeyPair, a Audience, m domain.MachineID, now time.Time) 
 	c.Expires = now.Add(ProofLife).Unix()
 	tok, err := c.Encode(kp)
 	if err != nil {
-		return "", fmt.Errorf("sign %s: %w", proofBytes, err)
+		return "", fmt.Errorf("sign %s: %w", "proof of key", err)
 	}
 	return tok, nil
 }
@@ -49,7 +48,7 @@ func SignProof(kp nkeys.KeyPair, a Audience, m domain.MachineID, now time.Time) 
 // VerifyProof returns the public nkey that signed the token. Whether that key belongs to a machine is the caller's
 // question; the machine's name inside is not evidence.
 func VerifyProof(tok string, a Audience, now time.Time) (nkey string, err error) {
-	const op, next = "check " + proofBytes, "sign a new one"
+	const op, next = "check proof of key", "sign a new one"
 	if len(tok) > maxProof || !strings.HasPrefix(tok, proofHeader) {
 		return "", domain.Denied(op, "this is not a proof", next)
 	}
