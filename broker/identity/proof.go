@@ -40,7 +40,7 @@ func SignProof(kp nkeys.KeyPair, a Audience, m domain.MachineID, now time.Time) 
 	c.Expires = now.Add(ProofLife).Unix()
 	tok, err := c.Encode(kp)
 	if err != nil {
-		return "", fmt.Errorf("sign %s: %w", "proof of key", err)
+		return "", fmt.Errorf("sign proof of key: %w", err)
 	}
 	return tok, nil
 }
