@@ -24,7 +24,7 @@ type fold struct {
 	retired  map[domain.MachineID][]domain.Incarnation // earlier incarnations, newest last
 	worked   map[domain.MachineID][]domain.RunID       // runs the machine had a lease of, newest last
 	merged   map[domain.RunID][]mergedRound            // what each run's rounds left in the store
-	decided  map[domain.SlotID]decided             // the slot's last contribution that was accepted or refused
+	decided  map[domain.SlotID]decided                 // the slot's last contribution that was accepted or refused
 	causes   causes
 }
 
