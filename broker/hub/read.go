@@ -5,6 +5,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/machine"
+	"tensorturn/domain/run"
 )
 
 // The questions below change nothing. They must be asked by the caller of Step, between steps.
@@ -37,6 +38,12 @@ func (c *Core) Machine(id domain.MachineID) (machine.State, bool) {
 	}
 	return *m, true
 }
+
+// Run gives a copy of a run's state, nil when there is no such run.
+func (c *Core) Run(id domain.RunID) *run.State { return c.fold.runs[id].Clone() }
+
+// Stale is why what the questions are asked about is not what the log holds, nil when it is.
+func (c *Core) Stale() error { return c.stale }
 
 // Machines lists all machines by id.
 func (c *Core) Machines() []domain.MachineID { return slices.Clone(c.fold.order) }
