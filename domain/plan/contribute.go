@@ -66,6 +66,3 @@ func (b *board) release() {
 		}
 	}
 }
-
-// empty reports whether w holds no chunk.
-func (w *worker) empty() bool { return len(w.shard)+len(w.claimed)+w.trained == 0 }

@@ -4,8 +4,9 @@ import (
 	"tensorturn/domain/run"
 )
 
-// retreat takes back what must not stay: the queued chunks of slots that are suspect, draining, quarantined or gone, and
-// of all when the run is paused. A draining slot, and every slot of a paused run, sends what it has trained and is let go.
+// retreat takes back what must not stay: the queued chunks of slots that are suspect, draining, quarantined or no longer
+// there, and of all when the run is paused. A draining slot, and every slot of a paused run, sends what it has trained and
+// is let go. A slot that is merely not heard yet, after a restart of the hub, keeps what it has.
 func (b *board) retreat() {
 	for i := range b.workers {
 		w := &b.workers[i]
@@ -19,7 +20,9 @@ func (b *board) retreat() {
 		if !w.train {
 			continue
 		}
-		b.recall(w)
+		if w.Suspect || w.Draining || w.index < 0 || b.r.Paused != "" {
+			b.recall(w)
+		}
 		switch {
 		case w.asked:
 		case w.Draining && !w.empty():
@@ -39,14 +42,14 @@ func (b *board) recall(w *worker) {
 	if len(w.shard) == 0 {
 		return
 	}
-	reason := "no contact"
+	reason := reasonPaused
 	switch {
+	case w.index < 0:
+		reason = "the slot is gone"
 	case w.Draining:
 		reason = reasonDrain
 	case w.Suspect:
 		reason = "suspect"
-	case w.Usable:
-		reason = reasonPaused
 	}
 	b.do(run.ReturnShard{Slot: w.ID, Reason: reason})
 	b.pool = append(b.pool[:len(b.pool):len(b.pool)], w.shard...)

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,8 @@ import (
 
 // TestScenarios plays the files in testdata/scenarios. Each is a story about one rule; the words are:
 //
-//	slots                   one slot a line: ID [speed=S] [upload=S] [busy=S] [suspect|draining|quarantined|lost|online]
+//	slots                   one slot a line: ID [speed=S] [upload=S] [busy=S] [suspect|draining|quarantined|lost|unheard|online]
+//	forget SLOT             the pool no longer lists it
 //	submit RUN [samples=] [chunk=] [round=] [epochs=] [most=] [deadline=] [every=]
 //	plan                    asks plan until it has nothing to propose, and lists the facts
 //	init RUN, merge RUN, evaluated RUN, pause RUN, resume RUN, cancel RUN
@@ -55,6 +57,8 @@ func (s *story) play(d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "slots":
 		s.setSlots(d.Input)
+	case "forget":
+		s.slots = slices.DeleteFunc(s.slots, func(p plan.Slot) bool { return p.ID == domain.SlotID(id) })
 	case "submit":
 		s.submit(id, s.num(d, "samples", 240), s.num(d, "chunk", 10), s.num(d, "round", 24), s.num(d, "epochs", 1), s.num(d, "most", 0),
 			float64(s.num(d, "deadline", 0)), s.num(d, "every", 0))
@@ -124,7 +128,7 @@ func set(t tester, p *plan.Slot, key string, x float64) {
 		p.Usable, p.Draining = false, true
 	case "quarantined":
 		p.Usable, p.Quarantined = false, true
-	case "lost":
+	case "lost", "unheard":
 		p.Usable = false
 	default:
 		t.Fatalf("a slot has no %q", key)

@@ -1,0 +1,96 @@
+package plan
+
+import (
+	"slices"
+
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+)
+
+// worker is one slot from the view of one run.
+type worker struct {
+	Slot
+	index   int     // in Snapshot.Slots, -1 when the pool does not know the slot any more
+	free    bool    // may be granted a lease of this run
+	mine    bool    // holds a lease of this run
+	train   bool    // holds a train lease of the open round
+	speed   float64 // samples per second to reckon with: measured, or the mean, or less when a chunk is overdue
+	shard   []domain.ChunkID
+	claimed []domain.ChunkID // not trained yet; the first is under way
+	trained int              // chunks in its local weights
+	asked   bool             // its contribution is requested or being cut
+	queue   float64          // samples in shard
+	pending float64          // samples in claimed
+}
+
+// reckon settles the speeds to plan with. An unknown one is the mean of the known. A chunk that takes longer than the
+// speed says bounds the speed from above: a hanging slot gets slower by the second.
+func (b *board) reckon() {
+	sum, n := 0.0, 0
+	for _, w := range b.workers {
+		if w.Speed > 0 {
+			sum, n = sum+w.Speed, n+1
+		}
+	}
+	b.known = n > 0
+	for i := range b.workers {
+		w := &b.workers[i]
+		switch {
+		case w.Speed > 0:
+			w.speed = w.Speed
+		case b.known:
+			w.speed = sum / float64(n)
+		default:
+			w.speed, w.Busy = 1, 0 // seconds mean nothing where times are in samples
+			continue
+		}
+		if w.Busy > 0 && len(w.claimed) > 0 {
+			w.speed = min(w.speed, float64(b.size.of(w.claimed[0]))/w.Busy)
+		}
+	}
+}
+
+// able reports whether w may be given chunks: it can begin them without a contribution in between.
+func (b *board) able(w *worker) bool {
+	return w.Usable && (w.train && !w.asked || w.free) && !b.benched(w)
+}
+
+// benched keeps a slot whose next task error would end the run from getting work while another slot has failed less:
+// one broken machine must not end what the others can finish.
+func (b *board) benched(w *worker) bool {
+	fails := b.r.TaskFails[w.ID]
+	if fails < run.MaxTaskFailures-1 || w.train {
+		return false
+	}
+	return slices.ContainsFunc(b.workers, func(o worker) bool {
+		return o.Usable && (o.free || o.mine) && b.r.TaskFails[o.ID] < fails
+	})
+}
+
+// lag is the time until w has trained what it has claimed.
+func (w *worker) lag() float64 {
+	if w.pending == 0 {
+		return 0
+	}
+	return max(0, w.pending/w.speed-w.Busy)
+}
+
+// finish is the time until w has trained all it has and sent it, extra samples in extraChunks chunks included.
+func (b *board) finish(w *worker, extra float64, extraChunks int) float64 {
+	chunks := w.trained + len(w.claimed) + len(w.shard) + extraChunks
+	if chunks == 0 {
+		return 0
+	}
+	t := w.lag() + (w.queue+extra)/w.speed
+	if !b.known {
+		return t
+	}
+	sends := 1
+	if m := b.r.Spec.MaxChunksPerContribution; m > 0 {
+		sends = (chunks + m - 1) / m
+	}
+	return t + float64(sends)*w.Upload
+}
+
+// empty reports whether w holds no chunk.
+func (w *worker) empty() bool { return len(w.shard)+len(w.claimed)+w.trained == 0 }
