@@ -125,7 +125,8 @@ func decideClose(s *State, c CloseRound) ([]event.Data, error) {
 	return append(facts, &RoundClosed{Round: o.Number, Reason: reason, Counted: o.Counted, Missing: s.uncounted()}), nil
 }
 
-// uncounted lists the open round's chunks that no contribution holds, by number: the sample clock's order.
+// uncounted lists the open round's chunks that no contribution holds, by number, as the round has them: carried chunks
+// are older than the round's own.
 func (s *State) uncounted() []domain.ChunkID {
 	var missing []domain.ChunkID
 	for _, c := range s.Open.Chunks {
@@ -133,7 +134,6 @@ func (s *State) uncounted() []domain.ChunkID {
 			missing = append(missing, c)
 		}
 	}
-	slices.Sort(missing)
 	return missing
 }
 

@@ -1,6 +1,10 @@
 package run
 
-import "strings"
+import (
+	"strings"
+
+	"tensorturn/domain/merge"
+)
 
 // What a spec's zero fields become. Each is written once, with its reason.
 const (
@@ -58,7 +62,7 @@ func Resolve(s Spec, d Dataset) (Spec, error) {
 	if err := first(checkSize(&s, &d), checkRound(&s)); err != nil {
 		return Spec{}, err
 	}
-	lr, momentum := OuterFor(Planned(s, d))
+	lr, momentum := merge.OuterDefaults(Planned(s, d))
 	if s.Outer.LR == nil {
 		s.Outer.LR = &lr
 	}
@@ -66,18 +70,6 @@ func Resolve(s Spec, d Dataset) (Spec, error) {
 		s.Outer.Momentum = &momentum
 	}
 	return s, nil
-}
-
-// OuterFor is the outer learning rate and momentum for a number of planned rounds: momentum that has no time to pay
-// overshoots on short runs (design section 5, algorithms 1.1.4).
-func OuterFor(planned int) (lr, momentum float64) {
-	switch {
-	case planned > 400:
-		return 0.7, 0.9
-	case planned >= 40:
-		return 0.7, 0.7
-	}
-	return 1.0, 0.5
 }
 
 // fill sets the zero fields that do not depend on the data.

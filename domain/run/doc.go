@@ -33,8 +33,9 @@
 //  1. One slot holds at most one lease of a run. Its epoch is the log sequence of its grant; a command with another
 //     epoch is fenced.
 //  2. A train lease is for (run, round, slot). A slot may contribute several times in a round; contribution numbers
-//     count up per (round, slot) over all its leases in that round. After each contribution the slot starts again from
-//     the round's base.
+//     count up per (round, slot) over all its leases in that round. After each contribution, accepted, refused or cut
+//     to nothing, the slot starts again from the round's base. Reports name their contribution: one that crossed a
+//     refusal on its way must not count for the next.
 //  3. A contribution is all or nothing. One that names a chunk the lease does not hold uncounted is cut to the longest
 //     prefix, in the slot's training order, that it does hold, at a boundary the agent reports; the same event returns
 //     every held chunk behind the cut to the pool. An empty prefix returns all.
@@ -47,9 +48,17 @@
 //     counted; below that the deadline doubles and the run shows stalled.
 //  8. The gates of a contribution (facts measured by the hub's worker, judged here): readable, right base, names,
 //     shapes and dtypes, finite, and from the fourth merge on norm/√steps at most NormGate times the moving average.
-//     A refusal returns the chunks. If the norm gate refuses every slot of a round, the run pauses with the reason.
-//  9. Evaluation never blocks a round. After MaxEvaluationFailures the run completes "not evaluated".
-//  10. Task errors count: MaxTaskFailures on one unit end the run with the reason. Losses of machines do not count.
+//     A refusal returns the chunks. If the norm gate refuses every slot of a round, the run pauses with the reason and no
+//     machine is blamed; when its owner resumes it, the gate learns anew what is usual. Samples and steps are the
+//     ledger's own, never the agent's.
+//  9. Evaluation never blocks a round. After MaxEvaluationFailures the run completes "not evaluated", as it does when
+//     nothing was held out.
+//  10. Task errors count: MaxTaskFailures in a row end the run with the reason. Losses of machines do not count.
+//  11. A delta that cannot be read at the merge is revoked: the ledger is corrected first, its chunks are trained again.
+//     A closed round that loses its only contribution keeps the last good model.
+//  12. A paused run gives out no new work; what is claimed may be trained, contributed and merged.
+//
+// DESIGN.md tells the path of a chunk, the limits and why. testdata/scenarios has a story for each rule and race.
 //
 // The late delta and the speculative copy (design section 5) have their place between contributed and queued: an
 // offer whose epoch is old is refused as fenced today, and its chunks are already back in the pool.

@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,13 +12,47 @@ import (
 // Each guard of Decide is taken away here: the fact that it would have refused is put straight into the fold, as code
 // without the guard would. The audit must then see the break. A guard whose absence nobody notices guards nothing.
 func TestGuardsCanFail(t *testing.T) {
-	tests := []struct {
-		name  string
-		guard func(w *world) error // the command as it is refused
-		kind  domain.Kind
-		broke func(w *world) // the same without the guard
-		sees  string
-	}{
+	for _, tt := range slices.Concat(countingGuards(), schedulingGuards()) {
+		t.Run(tt.name, func(t *testing.T) {
+			// Slot a has contributed chunks 0 and 1; slot b has claimed chunk 2.
+			begin := func() *world {
+				w := newWorld(t, run.Spec{Batch: 10, Chunk: 10, Epochs: 1, Round: run.Round{Chunks: 6}}, dataset(100))
+				w.begin("a/0", "b/0")
+				w.train("a/0", 0, 1)
+				w.must(w.accept("a/0"))
+				w.must(run.AssignShard{Slot: "b/0", Chunks: []domain.ChunkID{2}}, run.Claim{Slot: "b/0", Count: 1})
+				return w
+			}
+			w := begin()
+			if err := tt.guard(w); domain.KindOf(err) != tt.kind {
+				t.Errorf("with the guard: %v (%s), want %s", err, domain.KindOf(err), tt.kind)
+			}
+			if err := run.Audit(w.state); err != nil {
+				t.Errorf("with the guard: %v", err)
+			}
+			w = begin()
+			if strings.HasPrefix(tt.name, "fence") {
+				w.must(run.ExpireLease{Slot: "b/0"})
+			}
+			tt.broke(w)
+			if err := run.Audit(w.state); err == nil || !strings.Contains(err.Error(), tt.sees) {
+				t.Errorf("without the guard the audit says %v, want %q", err, tt.sees)
+			}
+		})
+	}
+}
+
+type guard struct {
+	name  string
+	guard func(w *world) error // the command as it is refused
+	kind  domain.Kind
+	broke func(w *world) // the same without the guard
+	sees  string
+}
+
+// countingGuards keep the ledger.
+func countingGuards() []guard {
+	return []guard{
 		{
 			name: "ledger: a contribution is counted once",
 			guard: func(w *world) error {
@@ -64,6 +99,12 @@ func TestGuardsCanFail(t *testing.T) {
 			},
 			sees: "chunk 2 is in two places",
 		},
+	}
+}
+
+// schedulingGuards keep each chunk and each unit in one place.
+func schedulingGuards() []guard {
+	return []guard{
 		{
 			name: "claim: a chunk of another slot is not claimed",
 			guard: func(w *world) error {
@@ -123,34 +164,6 @@ func TestGuardsCanFail(t *testing.T) {
 			broke: func(w *world) { w.apply(&run.Completed{}) },
 			sees:  "completed with 20 of 100 samples",
 		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			// Slot a has contributed chunks 0 and 1; slot b has claimed chunk 2.
-			begin := func() *world {
-				w := newWorld(t, run.Spec{Batch: 10, Chunk: 10, Epochs: 1, Round: run.Round{Chunks: 6}}, dataset(100))
-				w.begin("a/0", "b/0")
-				w.train("a/0", 0, 1)
-				w.must(w.accept("a/0"))
-				w.must(run.AssignShard{Slot: "b/0", Chunks: []domain.ChunkID{2}}, run.Claim{Slot: "b/0", Count: 1})
-				return w
-			}
-			w := begin()
-			if err := tt.guard(w); domain.KindOf(err) != tt.kind {
-				t.Errorf("with the guard: %v (%s), want %s", err, domain.KindOf(err), tt.kind)
-			}
-			if err := run.Audit(w.state); err != nil {
-				t.Errorf("with the guard: %v", err)
-			}
-			w = begin()
-			if strings.HasPrefix(tt.name, "fence") {
-				w.must(run.ExpireLease{Slot: "b/0"})
-			}
-			tt.broke(w)
-			if err := run.Audit(w.state); err == nil || !strings.Contains(err.Error(), tt.sees) {
-				t.Errorf("without the guard the audit says %v, want %q", err, tt.sees)
-			}
-		})
 	}
 }
 

@@ -51,7 +51,7 @@ func (e *RoundOpened) Line() string {
 	if e.Carried > 0 {
 		carried = fmt.Sprintf(" (%d carried over)", e.Carried)
 	}
-	return fmt.Sprintf("round %d opens on base %s with %s%s, deadline %.0f s", e.Round, e.Base.Short(), ranges(e.Chunks), carried, e.Deadline)
+	return fmt.Sprintf("round %d opens on base %s with %s%s, deadline %.0f s", e.Round, e.Base.Short(), named(e.Chunks), carried, e.Deadline)
 }
 
 func (e *RoundExtended) Line() string {
@@ -61,7 +61,7 @@ func (e *RoundExtended) Line() string {
 func (e *RoundClosed) Line() string {
 	missing := ""
 	if len(e.Missing) > 0 {
-		missing = ", carrying " + ranges(e.Missing)
+		missing = ", carrying " + named(e.Missing)
 	}
 	return fmt.Sprintf("round %d closes with %s counted%s", e.Round, plural(e.Counted, "chunk"), missing) + why(e.Reason)
 }
@@ -71,21 +71,21 @@ func (e *RoundMerged) Line() string {
 }
 
 func (e *ShardAssigned) Line() string {
-	return fmt.Sprintf("%s is dealt %s", e.Slot, ranges(e.Chunks)) + why(e.Reason)
+	return fmt.Sprintf("%s is dealt %s", e.Slot, named(e.Chunks)) + why(e.Reason)
 }
 
 func (e *ShardReturned) Line() string {
-	return fmt.Sprintf("%s returns its shard %s", e.Slot, ranges(e.Chunks)) + why(e.Reason)
+	return fmt.Sprintf("%s returns %s of its shard", e.Slot, named(e.Chunks)) + why(e.Reason)
 }
 
 func (e *ChunksStolen) Line() string {
-	return fmt.Sprintf("%s steals %s from %s", e.To, ranges(e.Chunks), e.From) + why(e.Reason)
+	return fmt.Sprintf("%s steals %s from %s", e.To, named(e.Chunks), e.From) + why(e.Reason)
 }
 
-func (e *ChunksClaimed) Line() string { return fmt.Sprintf("%s claims %s", e.Slot, ranges(e.Chunks)) }
+func (e *ChunksClaimed) Line() string { return fmt.Sprintf("%s claims %s", e.Slot, named(e.Chunks)) }
 
 func (e *ChunkTrained) Line() string {
-	return fmt.Sprintf("%s trained %d in %.2f s, loss %.4g", e.Slot, e.Chunk, e.Seconds, e.Loss)
+	return fmt.Sprintf("%s trained chunk %d in %.2f s, loss %.4g", e.Slot, e.Chunk, e.Seconds, e.Loss)
 }
 
 func (e *ContributionRequested) Line() string {
@@ -93,7 +93,7 @@ func (e *ContributionRequested) Line() string {
 }
 
 func (e *ContributionAccepted) Line() string {
-	return fmt.Sprintf("%s contributes %s: %d samples, delta %s", e.Slot, ranges(e.Chunks), e.Samples, e.Blob.Short()) + returned("returning", e.Returned)
+	return fmt.Sprintf("%s contributes %s: %d samples, delta %s", e.Slot, named(e.Chunks), e.Samples, e.Blob.Short()) + returned("returning", e.Returned)
 }
 
 func (e *ContributionRefused) Line() string {
@@ -131,7 +131,7 @@ func returned(word string, cs []domain.ChunkID) string {
 	if len(cs) == 0 {
 		return ""
 	}
-	return ", " + word + " " + ranges(cs)
+	return ", " + word + " " + named(cs)
 }
 
 func ofRound(u Unit, round int) string {
@@ -174,4 +174,12 @@ func ranges(cs []domain.ChunkID) string {
 		parts, i = parts+1, j
 	}
 	return b.String()
+}
+
+// named writes a list of chunks with the word before it.
+func named(cs []domain.ChunkID) string {
+	if len(cs) == 1 {
+		return "chunk " + ranges(cs)
+	}
+	return "chunks " + ranges(cs)
 }

@@ -67,9 +67,10 @@ func TestResolveIsStable(t *testing.T) {
 }
 
 func TestOuterFollowsPlannedRounds(t *testing.T) {
-	for planned, want := range map[int][2]float64{1: {1, 0.5}, 39: {1, 0.5}, 40: {0.7, 0.7}, 400: {0.7, 0.7}, 401: {0.7, 0.9}} {
-		if lr, mu := run.OuterFor(planned); lr != want[0] || mu != want[1] {
-			t.Errorf("%d rounds: %v, %v, want %v", planned, lr, mu, want)
+	for planned, want := range map[int][2]float64{39: {1, 0.5}, 40: {0.7, 0.7}, 400: {0.7, 0.7}, 401: {0.7, 0.9}} {
+		s, err := run.Resolve(run.Spec{Batch: 1, Chunk: 1, Epochs: 1, Round: run.Round{Chunks: 1}}, dataset(planned))
+		if err != nil || *s.Outer.LR != want[0] || *s.Outer.Momentum != want[1] {
+			t.Errorf("%d rounds: %v, %v, %v, want %v", planned, *s.Outer.LR, *s.Outer.Momentum, err, want)
 		}
 	}
 }
