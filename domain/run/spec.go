@@ -20,7 +20,8 @@ const (
 )
 
 // Spec is what a run's owner asks for. The same names stand in YAML, JSON and the log. Zero fields take the defaults
-// of Resolve; a resolved spec has every default in force written out.
+// of Resolve; a resolved spec has every default in force written out. Recorded specs are read for ever: a new field
+// needs omitempty in its msgpack tag.
 type Spec struct {
 	Name      string    `yaml:"name" json:"name" msgpack:"name"`
 	Mode      Mode      `yaml:"mode" json:"mode" msgpack:"mode"`
