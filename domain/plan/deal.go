@@ -39,7 +39,7 @@ func (b *board) deal() {
 		w := &b.workers[i]
 		chunks := b.pool[:q]
 		b.pool = b.pool[q:]
-		b.grant(w, fmt.Sprintf("%s of round %d wait", count(q), b.r.Open.Number))
+		b.grant(w, "to train "+count(q)+" from the pool")
 		b.take(w, chunks)
 		speed := w.speed
 		if !b.known {

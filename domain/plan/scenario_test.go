@@ -142,16 +142,16 @@ func (s *story) show(id domain.RunID) string {
 		return fmt.Sprintf("%s, %d rounds merged, no round open\n", r.Phase, r.Merged)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s\n", r.Phase, r.Open)
+	fmt.Fprintf(&b, "%s, round %d: %d of %d chunks counted\n", r.Phase, r.Open.Number, r.Open.Counted, len(r.Open.Chunks))
 	if len(r.Open.Pool) > 0 {
-		fmt.Fprintf(&b, "pool %s\n", chunks(r.Open.Pool))
+		fmt.Fprintf(&b, "pool %s\n", ranges(r.Open.Pool))
 	}
 	for _, p := range s.slots {
 		l := r.Leases[p.ID]
 		if l == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "%s %s: trained %s, claimed %s, shard %s\n", p.ID, l.Unit, chunks(l.Trained), chunks(l.Claimed), chunks(r.ShardOf(p.ID)))
+		fmt.Fprintf(&b, "%s %s: trained %s, claimed %s, shard %s\n", p.ID, l.Unit, ranges(l.Trained), ranges(l.Claimed), ranges(r.ShardOf(p.ID)))
 	}
 	return b.String()
 }
@@ -168,27 +168,6 @@ func (s *story) work(id domain.RunID, slot domain.SlotID, n int) []string {
 		}
 	}
 	return lines
-}
-
-// chunks writes a list with ranges: 0-3,7.
-func chunks(cs []domain.ChunkID) string {
-	if len(cs) == 0 {
-		return "none"
-	}
-	var parts []string
-	for i := 0; i < len(cs); {
-		j := i
-		for j+1 < len(cs) && cs[j+1] == cs[j]+1 {
-			j++
-		}
-		if j > i {
-			parts = append(parts, fmt.Sprintf("%d-%d", cs[i], cs[j]))
-		} else {
-			parts = append(parts, fmt.Sprint(cs[i]))
-		}
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
 }
 
 func list(lines []string) string {

@@ -245,7 +245,7 @@ func TestSpeed(t *testing.T) {
 		{"rounds of 4 s, lease of 6 s", 6 * time.Second, 2500, 150, 10, 0.03, 0.005, 0.02, 0.05, 1.10},
 		{"rounds of 4 s, lease of 120 s", 120 * time.Second, 2500, 150, 10, 0.03, 0.005, 0.02, 0.05, 1.10},
 	} {
-		const seeds = 6
+		const seeds = 4
 		worst, sum, steals := 0.0, 0.0, 0
 		ideal := float64(tc.chunks*tc.rounds*1000) / (15 * tc.unit)
 		for seed := range uint64(seeds) {

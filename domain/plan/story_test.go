@@ -125,7 +125,7 @@ func (s *story) settle() []string {
 				s.t.Fatalf("%s: %#v changes nothing", a.Run, a.Command)
 			}
 			for _, d := range ds {
-				lines = append(lines, fmt.Sprintf("%s  %s", a.Run, d.Line()))
+				lines = append(lines, fmt.Sprintf("%s  %s", a.Run, told(d)))
 			}
 		}
 	}
