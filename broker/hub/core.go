@@ -1,6 +1,12 @@
-// Package hub is the one writer: it takes requests, decides, commits, answers. Core is a step function over ports, with
-// no goroutine, clock or network of its own; Service is the goroutine around it, with timers and the workers for merges
-// and inspections. A simulator drives Core alone.
+// Package hub is the one writer: it takes requests, decides, commits, answers.
+//
+// Core is a step function over the log, with no goroutine, clock or network of its own; a simulator drives it alone.
+// Service is the goroutine around it: it collects inputs, gives time, runs the workers for inspections, merges and
+// garbage collection, and carries answers. Nothing else writes to the log. The hub never schedules (domain/plan does),
+// never judges (the aggregates do), and never trusts what a message says about its sender.
+//
+// Callers: cmd wires Service; broker/gateway sends it commands; agents reach it through a Link. DESIGN.md has the path
+// of one sync and the reasons.
 package hub
 
 import (

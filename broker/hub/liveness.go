@@ -10,7 +10,7 @@ import (
 // liveness is what the hub has learnt and not decided: contact, progress, speeds, jobs under way. It is lost with the
 // process and learnt again within the grace after a start.
 type liveness struct {
-	since    time.Time // grace begins: the start, or the end of a pause of the hub itself
+	since    time.Time // the start, later by the time in which the hub itself did not run
 	contacts map[domain.MachineID]*contact
 	slots    map[domain.SlotID]*slotMemory
 	rounds   map[domain.RunID]roundMemory
@@ -111,6 +111,24 @@ func (s *slotMemory) lease(id domain.RunID, epoch domain.Epoch, now time.Time) {
 		return
 	}
 	s.run, s.epoch, s.progress, s.moved, s.phase, s.chunks, s.began = id, epoch, 0, now, "", 0, time.Time{}
+}
+
+// forgive takes time in which the hub did not listen out of every silence and age.
+func (m *liveness) forgive(gap time.Duration) {
+	m.since = m.since.Add(gap)
+	for _, c := range m.contacts {
+		c.last = c.last.Add(gap)
+	}
+	for _, s := range m.slots {
+		s.moved = s.moved.Add(gap)
+	}
+	for id, r := range m.rounds {
+		r.opened = r.opened.Add(gap)
+		m.rounds[id] = r
+	}
+	for _, w := range m.wanted {
+		w.since = w.since.Add(gap)
+	}
 }
 
 // prune forgets what no longer has a counterpart in the fold.

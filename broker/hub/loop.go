@@ -24,7 +24,7 @@ func (s *Service) run() {
 		case t := <-s.queue:
 			s.step(s.gather(t))
 		case <-ticker.C:
-			s.step([]task{{in: Tick{}}})
+			s.step(append(s.waiting(), task{in: Tick{}})) // what has been said counts before time is judged
 		case <-s.closing:
 			for s.drain() {
 			}
@@ -42,6 +42,20 @@ func (s *Service) drain() bool {
 	default:
 		return false
 	}
+}
+
+// waiting takes what is in the queue, leaving room in the step for a tick.
+func (s *Service) waiting() []task {
+	var ts []task
+	for len(ts) < MaxInputs-1 {
+		select {
+		case t := <-s.queue:
+			ts = append(ts, t)
+		default:
+			return ts
+		}
+	}
+	return ts
 }
 
 // gather collects the inputs of one step. A lone input goes at once; where there is a crowd, a little patience saves a
