@@ -94,7 +94,7 @@ func (g *Gateway) admit(r *http.Request, q EnrolRequest) (EnrolReply, error) {
 // newMachine makes the machine's account and then, in one batch, uses the token and enrols the machine. An account whose
 // machine was refused is a file that nobody names.
 func (g *Gateway) newMachine(r *http.Request, token identity.Token, nkey string, q EnrolRequest) (domain.MachineID, error) {
-	id := domain.MachineID(g.cfg.NewID("m"))
+	id := domain.MachineID(readableID(q.Name, "machine", g.cfg.NewID("m")))
 	account, err := g.cfg.Enrol.NewAccount(id)
 	if err != nil {
 		return "", err

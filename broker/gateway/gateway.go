@@ -9,6 +9,9 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"path"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -75,7 +78,7 @@ type Config struct {
 	Log       broker.Log
 	Blobs     broker.Blobs
 	Registry  *event.Registry
-	Operator  func(key string) bool                       // constant-time check of an operator key
+	Operator  func(key string) bool // constant-time check of an operator key
 	Enrol     Enroller
 	Websocket string       // loopback address of the embedded server's WebSocket listener
 	PublicURL string       // what machines dial
@@ -162,6 +165,7 @@ func (g *Gateway) routes() http.Handler {
 		cfg := huma.DefaultConfig("tensorturn", g.cfg.Version)
 		cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "/api/v1/openapi", "", "/api/v1/schemas"
 		cfg.CreateHooks = nil // bodies carry no link to their schema
+		cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 		api := humachi.New(r, cfg)
 		g.registerRuns(api)
 		g.registerMachines(api)
@@ -173,6 +177,18 @@ func (g *Gateway) routes() http.Handler {
 		refuse(w, domain.NotFound("serve "+domain.Clip(r.URL.Path, 80), "there is no such page", "the API is under /api/v1"))
 	})
 	return r
+}
+
+// schemaName puts the package before the type, since two packages may each have a Slot.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if p := path.Base(t.PkgPath()); t.Name() != "" && p != "." && p != "gateway" {
+		return strings.ToUpper(p[:1]) + p[1:] + name
+	}
+	return name
 }
 
 // health says whether the hub takes commands. It is open, and says nothing else.

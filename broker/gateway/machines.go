@@ -13,12 +13,14 @@ import (
 	"tensorturn/projections/fleet"
 )
 
+// MachinePath is the machine of a path, by id or name.
+type MachinePath struct {
+	ID string `path:"id" maxLength:"80"`
+}
+
 type (
-	machineID struct {
-		ID string `path:"id" maxLength:"48"`
-	}
 	machineReason struct {
-		machineID
+		MachinePath
 		Body Reasoned `required:"false"`
 	}
 	machineBody  struct{ Body fleet.Machine }
@@ -33,7 +35,7 @@ func (g *Gateway) registerMachines(api huma.API) {
 			return out, nil
 		})
 	huma.Register(api, op("show-machine", http.MethodGet, "/api/v1/machines/{id}", "Show a machine"),
-		func(ctx context.Context, in *machineID) (*machineBody, error) { return g.showMachine(in.ID) })
+		func(ctx context.Context, in *MachinePath) (*machineBody, error) { return g.showMachine(in.ID) })
 	for verb, command := range map[string]func(reason string) machine.Command{
 		"drain":  func(string) machine.Command { return machine.Drain{} },
 		"resume": func(string) machine.Command { return machine.Resume{} },

@@ -36,18 +36,20 @@ type RunEvents struct {
 	Last  uint64          `json:"last" doc:"sequence of the last line, or the one asked after when there is none"`
 }
 
+// RunPath is the run of a path; huma fills embedded structs only when they are exported.
+type RunPath struct {
+	ID string `path:"id" maxLength:"48"`
+}
+
 type (
-	runID struct {
-		ID string `path:"id" maxLength:"48"`
-	}
 	runReason struct {
-		runID
+		RunPath
 		Body Reasoned `required:"false"`
 	}
 	runBody  struct{ Body runs.Run }
 	runsBody struct{ Body []runs.Run }
 	eventsIn struct {
-		runID
+		RunPath
 		After uint64 `query:"after" doc:"return lines behind this sequence"`
 		Wait  int    `query:"wait" minimum:"0" maximum:"25" doc:"seconds to wait for the first line"`
 	}
@@ -66,7 +68,7 @@ func (g *Gateway) registerRuns(api huma.API) {
 			return g.submitRun(ctx, in.Body)
 		})
 	huma.Register(api, op("show-run", http.MethodGet, "/api/v1/runs/{id}", "Show a run with every default in force"),
-		func(ctx context.Context, in *runID) (*runBody, error) { return g.showRun(in.ID) })
+		func(ctx context.Context, in *RunPath) (*runBody, error) { return g.showRun(in.ID) })
 	huma.Register(api, op("run-events", http.MethodGet, "/api/v1/runs/{id}/events", "Read a run's timeline, waiting for news if asked"), g.runEvents)
 	for verb, command := range map[string]func(reason string) run.Command{
 		"cancel": func(r string) run.Command { return run.Cancel{Reason: r} },
@@ -105,7 +107,7 @@ func (g *Gateway) do(ctx context.Context, targets ...hub.Target) error {
 func (g *Gateway) submitRun(ctx context.Context, in SubmitRun) (*runBody, error) {
 	id := in.ID
 	if id == "" {
-		id = g.cfg.NewID("r")
+		id = readableID(in.Spec.Name, "run", g.cfg.NewID("r"))
 	}
 	if _, err := domain.ParseID[domain.RunID]("run", id); err != nil {
 		return nil, problemOf(err)

@@ -192,7 +192,7 @@ func (h *hubProcess) startService(ctx context.Context) error {
 	}
 	h.service = hub.NewService(hub.ServiceConfig{
 		Core: hub.Config{Timing: domain.TimingOf(h.opts.lease), Process: newID("h")},
-		Log:  h.store.Log(), Registry: registry(), Blobs: h.store.Blobs(), Beats: h.store.Heartbeats(),
+		Log:  h.store.Log, Registry: registry(), Blobs: h.store.Blobs, Beats: h.store.Heartbeats,
 		Link: hub.NewNATSLink(nc), Renew: h.renew, Admit: h.admit, CutOff: h.cutOff, Logger: h.opts.logger,
 	})
 	h.front = gateway.New(h.frontConfig())
@@ -219,7 +219,7 @@ func (h *hubProcess) frontConfig() gateway.Config {
 		}
 	})
 	return gateway.Config{
-		Hub: h.service, Views: h.views, Log: h.store.Log(), Blobs: h.store.Blobs(), Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
+		Hub: h.service, Views: h.views, Log: h.store.Log, Blobs: h.store.Blobs, Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
 		Websocket: h.broker.WebsocketAddr(), PublicURL: h.url, CA: h.keys.CA(), Pin: h.keys.Pin(),
 		HeadKey: h.keys.Head().Public().(ed25519.PublicKey), Binary: binary, Version: version, Now: time.Now, NewID: newID, Logger: h.opts.logger,
 	}

@@ -13,11 +13,11 @@ import (
 // version is set at link time.
 var version = "dev"
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(execute()) }
 
-// run executes the command line and gives the exit code. A first SIGINT or SIGTERM cancels the context, so that the
+// execute runs the command line and gives the exit code. A first SIGINT or SIGTERM cancels the context, so that the
 // hub drains and an agent contributes what it has; a second one ends the process.
-func run() int {
+func execute() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)

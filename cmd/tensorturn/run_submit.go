@@ -55,11 +55,16 @@ func (a *app) submit(ctx context.Context, cl *client, id string, spec run.Spec) 
 	if err != nil {
 		return runs.Run{}, err
 	}
-	if _, err := run.Resolve(spec, data); err != nil { // say it before anything is sent
+	return a.start(ctx, cl, id, spec, data)
+}
+
+// start starts a run on a data set that is stored.
+func (a *app) start(ctx context.Context, cl *client, id string, spec run.Spec, data run.Dataset) (runs.Run, error) {
+	if _, err := run.Resolve(spec, data); err != nil { // say it before the hub does
 		return runs.Run{}, err
 	}
 	var r runs.Run
-	err = cl.call(ctx, http.MethodPost, "/api/v1/runs", gateway.SubmitRun{ID: id, Spec: spec, Data: data}, &r)
+	err := cl.call(ctx, http.MethodPost, "/api/v1/runs", gateway.SubmitRun{ID: id, Spec: spec, Data: data}, &r)
 	return r, err
 }
 
@@ -76,8 +81,13 @@ func (a *app) upload(ctx context.Context, cl *client, spec *run.Spec) (run.Datas
 	return a.pack(ctx, cl, spec, f)
 }
 
+// pack settles the defaults that decide how the data is split, then packs and stores it.
 func (a *app) pack(ctx context.Context, cl *client, spec *run.Spec, r io.Reader) (run.Dataset, error) {
-	table, err := dataset.ParseCSV(r, dataset.Options{Label: spec.Data.Label})
+	var err error
+	if *spec, err = run.Defaults(*spec); err != nil {
+		return run.Dataset{}, err
+	}
+	table, err := dataset.ParseCSV(r, dataset.CSVOptions{Label: spec.Data.Label})
 	if err != nil {
 		return run.Dataset{}, err
 	}
@@ -97,21 +107,16 @@ func (a *app) pack(ctx context.Context, cl *client, spec *run.Spec, r io.Reader)
 		sent += int64(len(b))
 		return cl.putPart(ctx, d, b)
 	})
-	seed, holdout := spec.Seed, spec.Data.Holdout
-	if seed == 0 {
-		seed = run.DefaultSeed
-	}
-	if holdout == 0 {
-		holdout = run.DefaultHoldout
-	}
-	data, err := dataset.Pack(table, holdout, seed, w)
+	facts, err := dataset.Pack(table, spec.Data.Holdout, spec.Seed, w)
 	if err != nil {
 		return run.Dataset{}, err
 	}
-	if data.Blob, err = w.Close(); err != nil {
+	id, err := w.Close()
+	if err != nil {
 		return run.Dataset{}, err
 	}
+	data := facts.Run(id)
 	a.say("packed %s: %d rows to train on, %d held out (%.0f %%, stratified, seed %d), %d features, %d classes; sent %d bytes",
-		strings.TrimSpace(spec.Data.Path), data.Samples, data.Heldout, 100*holdout, seed, data.Features, data.Classes, sent)
+		strings.TrimSpace(spec.Data.Path), data.Samples, data.Heldout, 100*spec.Data.Holdout, spec.Seed, data.Features, data.Classes, sent)
 	return data, nil
 }

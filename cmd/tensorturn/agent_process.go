@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/rs/zerolog"
+
+	"tensorturn/agent"
+	"tensorturn/agent/cache"
+	"tensorturn/agent/trainer/builtin"
+	"tensorturn/broker/embedded"
+	"tensorturn/broker/identity"
+	"tensorturn/domain"
+)
+
+type agentOptions struct {
+	dir        string
+	slots      int
+	throttle   float64
+	reconnect  time.Duration
+	cacheBytes int64
+	stopLimit  time.Duration
+	logger     zerolog.Logger
+}
+
+// agentProcess is a running agent: keys, cache, leafnode, and the agent around them.
+type agentProcess struct {
+	opts  agentOptions
+	keys  *identity.AgentKeys
+	cache *cache.Cache
+	leaf  *agent.Leaf
+	agent *agent.Agent
+
+	mu         sync.Mutex // guards the credential, which a goroutine of the agent renews
+	credential string
+}
+
+func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error) {
+	p = &agentProcess{opts: o}
+	defer func() {
+		if err != nil {
+			p.stop()
+		}
+	}()
+	if p.keys, err = loadAgent(o.dir); err != nil {
+		return p, err
+	}
+	p.credential = p.keys.Credential
+	if p.cache, err = cache.Open(filepath.Join(o.dir, "cache"), cache.Options{Limit: o.cacheBytes}); err != nil {
+		return p, err
+	}
+	tlsConfig, err := identity.TrustTLS(p.keys.CA)
+	if err != nil {
+		return p, err
+	}
+	blobs, err := agent.NewHTTPBlobs(p.keys.Hub, agent.NewHTTPClient(tlsConfig), func() (string, error) {
+		return identity.SignBlobToken(p.keys.Key(), p.keys.Machine, time.Now())
+	})
+	if err != nil {
+		return p, err
+	}
+	leafURL, err := identity.LeafURL(p.keys.Hub)
+	if err != nil {
+		return p, err
+	}
+	p.leaf, err = agent.StartLeaf(ctx, embedded.LeafOptions{Name: string(p.keys.Machine), URL: leafURL, TLS: tlsConfig,
+		User:         embedded.User{JWT: p.jwt, Sign: p.keys.Key().Sign},
+		ReconnectMin: o.reconnect / 4, ReconnectMax: o.reconnect, Logger: o.logger})
+	if err != nil {
+		return p, err
+	}
+	p.agent, err = agent.New(agent.Config{
+		Incarnation: domain.Incarnation(newID("i")), Slots: o.slots, Build: version, Seed: seed(), StopLimit: o.stopLimit,
+		Transport: p.leaf, Blobs: blobs, Cache: p.cache, Trainer: builtin.Open, Throttle: o.throttle,
+		Head: readHead(o.dir), SaveHead: func(b []byte) error { return renameio.WriteFile(filepath.Join(o.dir, headFile), b, 0o600) },
+		RenewAfter: untilHalf(p.credential), SaveCredential: p.save, Log: o.logger,
+	})
+	if err != nil {
+		return p, err
+	}
+	return p, p.agent.Start()
+}
+
+// stop ends everything in reverse order.
+func (p *agentProcess) stop() error {
+	if p.agent != nil {
+		p.agent.Stop()
+	}
+	if p.leaf != nil {
+		p.leaf.Close()
+	}
+	if p.cache != nil {
+		return errors.Join(p.cache.Close())
+	}
+	return nil
+}
+
+func (p *agentProcess) jwt() (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.credential, nil
+}
+
+// save keeps a fresh credential; the link uses it when it is dialled the next time.
+func (p *agentProcess) save(jwt string) (time.Duration, error) {
+	if _, err := identity.ReadValidity(jwt); err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.credential, p.keys.Credential = jwt, jwt
+	return untilHalf(jwt), p.keys.Save(filepath.Join(p.opts.dir, agentKeysFile))
+}
+
+// untilHalf is the time until half of the credential's life is over, at least a moment: 0 would mean never.
+func untilHalf(jwt string) time.Duration {
+	v, err := identity.ReadValidity(jwt)
+	if err != nil {
+		return time.Millisecond
+	}
+	half := v.Issued.Add(v.Expires.Sub(v.Issued) / 2)
+	return max(time.Until(half), time.Millisecond)
+}
+
+// seed draws the seed of the agent's jitter.
+func seed() uint64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tensorturn/agent"
+	"tensorturn/domain"
+)
+
+func agentStart(a *app) *cobra.Command {
+	var o agentOptions
+	var token, tokenFile, name, hub, logLevel string
+	c := &cobra.Command{Use: "start", Short: "work for the pool until SIGTERM", Args: args(),
+		Long: "Works for the pool this machine has joined. SIGTERM or Ctrl-C lets it contribute what it has trained before it ends.\n" +
+			"With --hub and a token it joins first when it has not joined yet, so that a container needs one command.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.logger = newLogger(a.terminal, logLevel)
+			if _, err := loadAgent(o.dir); domain.KindOf(err) == domain.KindNotFound && hub != "" {
+				plain, err := readToken(token, tokenFile)
+				if err != nil {
+					return err
+				}
+				if _, err := a.join(c.Context(), joinRequest{dir: o.dir, hub: hub, token: plain, name: name, slots: o.slots}); err != nil {
+					return err
+				}
+			}
+			return a.serveAgent(c.Context(), o)
+		}}
+	joinFlags(c, &o.dir, &token, &tokenFile, &name, &o.slots)
+	f := c.Flags()
+	f.StringVar(&hub, "hub", "", "https URL of the hub, to join it when this machine has not joined yet")
+	f.Float64Var(&o.throttle, "throttle", 1, "fraction of its speed at which this machine trains, for trials")
+	f.DurationVar(&o.reconnect, "reconnect", 0, "longest wait before the link is dialled again (10s when 0)")
+	f.Int64Var(&o.cacheBytes, "cache", 20<<30, "bytes of data, weights and deltas kept on disk")
+	f.DurationVar(&o.stopLimit, "stop-limit", agent.DefaultStopLimit, "how long a stop may take to contribute what is trained")
+	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
+	return c
+}
+
+// serveAgent runs the agent until it has drained after the context's end, or until the hub lets it go.
+func (a *app) serveAgent(ctx context.Context, o agentOptions) error {
+	p, err := startAgent(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	a.say("machine %s works for %s with %d slot(s)", p.keys.Machine, p.keys.Hub, o.slots)
+	began := time.Now()
+	select {
+	case <-p.agent.Done():
+	case <-ctx.Done():
+		began = time.Now()
+		a.say("stopping: contributing what is trained; a second signal ends at once")
+		p.agent.Drain()
+		<-p.agent.Done()
+	}
+	a.say("ended: %s (%s)", p.agent.Reason(), short(time.Since(began)))
+	return nil
+}
+
+// readHead gives the newest signed head of the hub's log that this agent kept.
+func readHead(dir string) []byte {
+	b, err := os.ReadFile(filepath.Join(dir, headFile))
+	if err != nil || len(b) > 1<<10 {
+		return nil
+	}
+	return b
+}
+
+// headFile holds the newest signed head, so that a rolled-back log is noticed when this agent returns.
+const headFile = "head"

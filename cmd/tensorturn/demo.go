@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+	"tensorturn/projections/replay"
+	"tensorturn/projections/runs"
+)
+
+// digits is the demo's data; demo/README.md names its source.
+//
+//go:embed demo/digits.csv.gz
+var digits []byte
+
+// The demo's pool: equal machines but for their throttle, so that a quarter of the speed is a quarter.
+const (
+	demoLease    = 6 * time.Second
+	demoLimit    = 3 * time.Minute // beyond it something hangs
+	demoThrottle = 0.012
+	demoVictim   = "laptop"
+)
+
+var demoPool = []struct {
+	name  string
+	speed float64 // relative
+}{{"workstation", 1}, {"laptop", 1}, {"old-desktop", 0.25}}
+
+// demoSpec is the run of the demo.
+func demoSpec() run.Spec {
+	return run.Spec{Name: "digits", Seed: 1, Data: run.Data{Path: "digits.csv.gz", Holdout: 0.2}, Model: run.Model{Kind: "mlp", Hidden: []int{64}},
+		Batch: 32, Epochs: 30, Chunk: 64, Round: run.Round{Chunks: 46}, KeepEvery: 1}
+}
+
+// demoResult is the object of demo --json.
+type demoResult struct {
+	Accuracy   float64       `json:"accuracy"` // on the held-out, stratified fifth
+	Loss       float64       `json:"loss"`
+	Heldout    int           `json:"heldout_samples"`
+	Expected   int64         `json:"samples_expected"`
+	Counted    int64         `json:"samples_counted"`
+	Rounds     int           `json:"rounds"`
+	Steals     int           `json:"steals"`
+	Stolen     int           `json:"stolen_chunks"`
+	Requeued   int           `json:"requeued_chunks"`
+	Expired    int           `json:"leases_expired"`
+	Replay     string        `json:"replay"`
+	Recomputed int           `json:"rounds_recomputed"`
+	Records    uint64        `json:"records"`
+	Seconds    float64       `json:"seconds"`
+	Run        domain.RunID  `json:"run"`
+	Slots      []*runs.Slot  `json:"slots"`
+	Model      domain.Digest `json:"model"`
+}
+
+func demoCommand(a *app) *cobra.Command {
+	var keep string
+	c := &cobra.Command{Use: "demo", Short: "a hub and three agents on this machine train the digits data; one is killed on the way", Args: args(),
+		Long: "Starts a hub and three agents as processes of their own on loopback, joined by leafnodes over wss. One runs at a\n" +
+			"quarter of the speed, one is killed with SIGKILL in the middle and started again. Ends with the model measured on\n" +
+			"held-out rows, the ledger, and every merge recomputed from the log.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), demoLimit)
+			defer cancel()
+			r, err := a.demo(ctx, keep)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.object(r)
+			}
+			a.showDemo(r)
+			return nil
+		}}
+	c.Flags().StringVar(&keep, "dir", "", "keep everything in this folder instead of a temporary one")
+	return c
+}
+
+func (a *app) demo(ctx context.Context, dir string) (demoResult, error) {
+	began := time.Now()
+	if dir == "" {
+		tmp, err := os.MkdirTemp("", "tensorturn-demo-")
+		if err != nil {
+			return demoResult{}, domain.Unavailable("demo", "no temporary folder can be made", "give one with --dir", err)
+		}
+		defer os.RemoveAll(tmp)
+		dir = tmp
+	} else if err := os.MkdirAll(dir, 0o700); err != nil {
+		return demoResult{}, domain.Invalid("demo", plainPathError(err), "choose another folder with --dir")
+	}
+	p := &demoProcesses{app: a, dir: dir}
+	defer p.stop()
+	cl, err := p.start(ctx)
+	if err != nil {
+		return demoResult{}, p.explain(err)
+	}
+	spec := demoSpec()
+	data, err := a.pack(ctx, cl, &spec, bytes.NewReader(digits))
+	if err != nil {
+		return demoResult{}, err
+	}
+	r, err := a.demoRun(ctx, cl, p, spec, data)
+	if err != nil {
+		return demoResult{}, p.explain(err)
+	}
+	l := replay.New(registry(), r.ID)
+	if err := readRecords(ctx, cl, l); err != nil {
+		return demoResult{}, err
+	}
+	report, err := a.verify(ctx, cl, l)
+	if err != nil {
+		return demoResult{}, err
+	}
+	return demoSummary(r, report, time.Since(began)), nil
+}
+
+func demoSummary(r runs.Run, v replay.Report, took time.Duration) demoResult {
+	d := demoResult{Expected: r.Ledger.Expected, Counted: r.Ledger.Counted, Rounds: r.Rounds.Merged, Steals: r.Totals.Steals, Stolen: r.Totals.Stolen,
+		Requeued: r.Totals.Requeued, Expired: r.Totals.Expired, Replay: v.Verdict, Recomputed: v.Recomputed, Records: v.Records,
+		Seconds: took.Seconds(), Run: r.ID, Slots: r.Slots, Model: r.Model}
+	if n := len(r.Evaluations); n > 0 {
+		e := r.Evaluations[n-1]
+		d.Accuracy, d.Loss, d.Heldout = e.Accuracy, e.Loss, e.Samples
+	}
+	return d
+}
+
+// showDemo tells what happened in a few lines.
+func (a *app) showDemo(d demoResult) {
+	a.print("held-out   accuracy %.4f on %d stratified rows that no machine trained on, loss %.4f", d.Accuracy, d.Heldout, d.Loss)
+	a.print("ledger     %d of %d samples counted, each once, although a machine was killed", d.Counted, d.Expected)
+	a.print("scheduler  %d steals moved %d chunks, %d chunks were requeued, %d lease(s) expired", d.Steals, d.Stolen, d.Requeued, d.Expired)
+	a.print("replay     %s: %d of %d merges recomputed from %d records of the log", d.Replay, d.Recomputed, d.Rounds, d.Records)
+	a.print("")
+	a.slotTable(runs.Run{Slots: d.Slots, Ledger: runs.Ledger{Counted: d.Counted}, Spec: demoSpec()})
+	a.print("")
+	a.print("took %.0f s. join your own machines: see README, \"joining real machines\"", d.Seconds)
+}
+
+// demoRun submits the run, follows it, and kills and restarts one agent on the way.
+func (a *app) demoRun(ctx context.Context, cl *client, p *demoProcesses, spec run.Spec, data run.Dataset) (runs.Run, error) {
+	r, err := a.start(ctx, cl, "", spec, data)
+	if err != nil {
+		return r, err
+	}
+	trouble := make(chan error, 1)
+	cctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { trouble <- p.trouble(cctx, cl, r.ID) }()
+	r, err = a.follow(ctx, cl, r.ID)
+	cancel()
+	if terr := <-trouble; err == nil && terr != nil {
+		err = terr
+	}
+	if err == nil && r.Phase != run.PhaseCompleted {
+		err = domain.Conflict("demo", fmt.Sprintf("the run is %s: %s", r.Phase, r.Reason), "")
+	}
+	return r, err
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"tensorturn/domain"
+	"tensorturn/domain/blob"
+	"tensorturn/domain/dataset"
+	"tensorturn/domain/run"
+	"tensorturn/projections/runs"
+)
+
+func modelCommand(a *app) *cobra.Command {
+	return group("model", "take trained models out", modelExport(a))
+}
+
+func modelExport(a *app) *cobra.Command {
+	return &cobra.Command{Use: "export RUN DIR", Short: "write model.safetensors, config.json and tensorturn.json", Args: args("RUN", "DIR"),
+		RunE: func(c *cobra.Command, got []string) error {
+			cl, err := a.client()
+			if err != nil {
+				return err
+			}
+			r, err := cl.run(c.Context(), url.PathEscape(got[0]))
+			if err != nil {
+				return err
+			}
+			if r.Model == "" {
+				return domain.Conflict("export model of "+got[0], "the run has no weights yet", "wait for its first round: tensorturn run watch "+got[0])
+			}
+			card, err := exportModel(c.Context(), cl, r, got[1])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.object(card)
+			}
+			a.say("wrote model.safetensors (%d parameters), config.json and tensorturn.json to %s", r.Params, got[1])
+			return nil
+		}}
+}
+
+// card is tensorturn.json: where the weights come from, so that they can be traced and replayed.
+type card struct {
+	Run         domain.RunID    `json:"run"`
+	Name        string          `json:"name"`
+	Phase       run.Phase       `json:"phase"`
+	Weights     domain.Digest   `json:"weights"`   // blob id: SHA-256 of the manifest of parts
+	SHA256      domain.Digest   `json:"sha256"`    // of model.safetensors
+	FirstEvent  uint64          `json:"first_seq"` // the run's event range
+	LastEvent   uint64          `json:"last_seq"`
+	Data        run.Dataset     `json:"data"`
+	Seed        uint64          `json:"seed"`
+	Rounds      int             `json:"rounds"`
+	Ledger      runs.Ledger     `json:"ledger"`
+	Evaluations []run.Evaluated `json:"evaluations"`
+	Spec        run.Spec        `json:"spec"`
+}
+
+// config is config.json: what is needed to build the model and to prepare its inputs.
+type config struct {
+	ModelType   string    `json:"model_type"`
+	Features    int       `json:"features"`
+	Hidden      []int     `json:"hidden"`
+	Activation  string    `json:"activation"`
+	Classes     []string  `json:"classes"`
+	Columns     []string  `json:"columns"`
+	Mean        []float64 `json:"mean"` // subtract, then divide by std
+	Std         []float64 `json:"std"`
+	TensorOrder string    `json:"tensor_names"`
+}
+
+// exportModel writes the folder; the weights are checked part by part while they are copied.
+func exportModel(ctx context.Context, cl *client, r runs.Run, dir string) (card, error) {
+	c := card{Run: r.ID, Name: r.Name, Phase: r.Phase, Weights: r.Model, FirstEvent: r.FirstSeq, LastEvent: r.LastSeq, Data: r.Data, Seed: r.Spec.Seed,
+		Rounds: r.Rounds.Merged, Ledger: r.Ledger, Evaluations: r.Evaluations, Spec: r.Spec}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return c, domain.Invalid("export model", plainPathError(err), "choose another folder")
+	}
+	sum, err := copyBlob(ctx, cl, r.Model, filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		return c, err
+	}
+	c.SHA256 = sum
+	data, err := blob.Open(ctx, r.Data.Blob, cl.getPart)
+	if err != nil {
+		return c, err
+	}
+	set, err := dataset.Open(data, data.Size())
+	if err != nil {
+		return c, err
+	}
+	f := set.Facts()
+	if err := writeJSON(filepath.Join(dir, "config.json"), config{ModelType: "tensorturn-" + r.Spec.Model.Kind, Features: f.Features(), Hidden: r.Spec.Model.Hidden,
+		Activation: "relu", Classes: f.Classes, Columns: f.Columns, Mean: f.Mean, Std: f.Std, TensorOrder: "torch.nn.Sequential(Linear, ReLU, ..., Linear)"}); err != nil {
+		return c, err
+	}
+	return c, writeJSON(filepath.Join(dir, "tensorturn.json"), c)
+}
+
+// copyBlob writes a blob to a file in one step and gives the SHA-256 of its bytes.
+func copyBlob(ctx context.Context, cl *client, id domain.Digest, path string) (domain.Digest, error) {
+	r, err := blob.Open(ctx, id, cl.getPart)
+	if err != nil {
+		return "", err
+	}
+	f, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644))
+	if err != nil {
+		return "", domain.Invalid("export model", plainPathError(err), "choose another folder")
+	}
+	defer f.Cleanup()
+	h := newHash()
+	if _, err := io.Copy(io.MultiWriter(f, h), r); err != nil {
+		return "", err
+	}
+	return h.digest(), f.CloseAtomicallyReplace()
+}
+
+func writeJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(path, append(b, '\n'), 0o644)
+}
