@@ -71,7 +71,7 @@ func (c *Core) train(now time.Duration, s *slot, l *lease) Effect {
 	case contribute && full || !ok:
 		return nil
 	}
-	l.partial = partial{}
+	l.partial = partial{chunk: chunk}
 	return l.begin(opTrain, now, Train{Slot: s.index, Epoch: l.epoch, Chunk: chunk, Boundary: len(l.trained) + 1})
 }
 

@@ -98,6 +98,9 @@ func (c *Core) stepped(in Stepped) {
 }
 
 func (c *Core) chunkTrained(in ChunkTrained) {
+	if _, l := c.working(in.Slot, in.Epoch); l == nil || l.partial.chunk != in.Chunk {
+		return
+	}
 	s, l := c.ended(in.Slot, in.Epoch, opTrain)
 	if s == nil {
 		return

@@ -87,8 +87,9 @@ type delta struct {
 	began    time.Duration
 }
 
-// partial measures the chunk under way.
+// partial is the chunk under way.
 type partial struct {
+	chunk   domain.ChunkID
 	samples int
 	seconds float64
 }
