@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,9 @@ func (w *world) checkFold() {
 	replayed := New(w.core.cfg, w.log, w.reg)
 	if err := replayed.Open(context.Background(), w.now); err != nil {
 		w.t.Fatal(err)
+	}
+	if reflect.DeepEqual(replayed.fold, w.core.fold) {
+		return // cmp is slow and would say the same
 	}
 	if d := cmp.Diff(replayed.fold, w.core.fold, cmp.AllowUnexported(fold{}, causes{}, mergedRound{}, decided{}), cmpopts.EquateEmpty()); d != "" {
 		w.t.Fatalf("the fold of the log differs from the live state (-log +live):\n%s", d)
