@@ -85,7 +85,7 @@ type stockPeer struct {
 	nc *nats.Conn
 
 	mu   sync.Mutex
-	got  []message
+	subs []*nats.Subscription
 	errs []string
 }
 
@@ -123,23 +123,23 @@ func (p *stockPeer) publish(subject, reply, header, body string) {
 	}
 }
 
+// subscribe keeps the deliveries inside the subscription: what was sent before a ping is there when the ping returns,
+// which a callback on its own goroutine would not promise.
 func (p *stockPeer) subscribe(subject, queue string) {
-	take := func(m *nats.Msg) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.got = append(p.got, message{subject: m.Subject, reply: m.Reply, header: fmt.Sprint(m.Header), body: string(m.Data)})
-	}
+	var sub *nats.Subscription
 	var err error
 	if queue == "" {
-		_, err = p.nc.Subscribe(subject, take)
+		sub, err = p.nc.SubscribeSync(subject)
 	} else {
-		_, err = p.nc.QueueSubscribe(subject, queue, take)
+		sub, err = p.nc.QueueSubscribeSync(subject, queue)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		p.errs = append(p.errs, err.Error())
+		return
 	}
+	p.subs = append(p.subs, sub)
 }
 
 func (p *stockPeer) ping() bool { return p.nc.FlushTimeout(10*time.Second) == nil }
@@ -147,8 +147,18 @@ func (p *stockPeer) ping() bool { return p.nc.FlushTimeout(10*time.Second) == ni
 func (p *stockPeer) take() ([]message, []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	got, errs := p.got, p.errs
-	p.got, p.errs = nil, nil
+	var got []message
+	for _, sub := range p.subs {
+		for n, _, err := sub.Pending(); err == nil && n > 0; n, _, err = sub.Pending() {
+			m, err := sub.NextMsg(time.Second)
+			if err != nil {
+				break
+			}
+			got = append(got, message{subject: m.Subject, reply: m.Reply, header: fmt.Sprint(m.Header), body: string(m.Data)})
+		}
+	}
+	errs := p.errs
+	p.errs = nil
 	return got, errs
 }
 

@@ -253,22 +253,11 @@ func (w *world) wakeB(text string) {
 // settle waits until the service has answered everything that reached it before: b's request is behind it in the queue.
 func (w *world) settle() {
 	w.t.Helper()
-	_, err := syncAs(w.ctx(), w.leafB.Conn(), w.local(wire.LocalSync, wire.SyncSubject(w.b.Account)), "canary from b")
-	w.must(err)
+	if _, err := pool.Ask(w.ctx(), w.leafB.Conn(), w.local(wire.LocalSync, wire.SyncSubject(w.b.Account)), "canary from b"); err != nil {
+		w.t.Fatalf("b no longer reaches the hub: %v", err)
+	}
 	w.must(w.svc.Flush())
 	w.must(w.hub.Flush())
-}
-
-func syncAs(ctx context.Context, nc *nats.Conn, subject, body string) (string, error) {
-	for {
-		m, err := nc.RequestWithContext(ctx, subject, []byte(body))
-		if err == nil {
-			return string(m.Data), nil
-		}
-		if ctx.Err() != nil {
-			return "", fmt.Errorf("b no longer reaches the hub: %w", err)
-		}
-	}
 }
 
 // snapshot is everything an attacker could have changed, as text to compare.

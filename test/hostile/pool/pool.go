@@ -251,10 +251,18 @@ func (p *Pool) Serve(heard func(account string, body []byte)) *nats.Conn {
 	return nc
 }
 
+// oneTry is how long one request waits: one that was under way when a link broke is never answered.
+const oneTry = 500 * time.Millisecond
+
 // Sync asks the hub until it answers or ctx ends: while a leaf has no link there is nobody to answer.
 func Sync(ctx context.Context, nc *nats.Conn, body string) (string, error) {
+	return Ask(ctx, nc, wire.LocalSync, body)
+}
+
+// Ask is Sync on any subject.
+func Ask(ctx context.Context, nc *nats.Conn, subject, body string) (string, error) {
 	for {
-		m, err := nc.RequestWithContext(ctx, wire.LocalSync, []byte(body))
+		m, err := nc.Request(subject, []byte(body), oneTry)
 		if err == nil {
 			return string(m.Data), nil
 		}
