@@ -38,6 +38,7 @@ var rules = []rule{
 	{"broker/identity", []string{"domain", "broker/identity", "broker/wire"}, []string{"github.com/nats-io/nats-server", "github.com/nats-io/nats.go"}, "keys and credentials without a server"},
 	{"broker/embedded", []string{"domain", "broker/embedded", "broker/identity", "broker/wire"}, nil, "the only importer of nats-server"},
 	{"broker/memory", []string{"domain", "broker", "broker/memory"}, []string{"github.com/nats-io", "os", "net"}, "the simulator's store"},
+	{"broker/brokertest", []string{"domain", "broker", "broker/brokertest"}, nil, "the suite both stores pass, used by tests alone"},
 	{"broker/jetstream", []string{"domain", "broker", "broker/jetstream"}, []string{"github.com/nats-io/nats-server"}, "an adapter is handed its connection"},
 	{"broker/hub", []string{"domain", "projections", "broker", "broker/wire", "broker/hub", "broker/identity"}, []string{"net/http", "github.com/nats-io/nats-server"}, "the one writer; the front is the gateway's"},
 	{"broker/gateway", []string{"domain", "projections", "broker", "broker/hub", "broker/wire", "broker/identity", "broker/gateway"}, []string{"github.com/nats-io/nats-server"}, "the front hands on and decides nothing"},
