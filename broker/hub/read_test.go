@@ -72,27 +72,28 @@ func shared(path string, a, b reflect.Value) []string {
 	return out
 }
 
-// A field that is added to run.State must be copied too: a copy is equal and shares nothing but the specification.
+// A field that is added to run.State must be copied too: a copy is equal and shares nothing but the specification and
+// the chunks of accepted contributions, which never change.
 func TestCopySharesNothing(t *testing.T) {
 	var s run.State
 	fill(reflect.ValueOf(&s).Elem())
-	c := copyRun(&s)
+	c := s.Clone()
 	if d := cmp.Diff(&s, c, cmp.AllowUnexported(run.State{}, run.OpenRoundState{}, run.Lease{})); d != "" {
 		t.Errorf("the copy differs: %s", d)
 	}
-	want := []string{".Spec.Model.Hidden", ".Spec.Outer.LR", ".Spec.Outer.Momentum"}
+	want := []string{".Spec.Model.Hidden", ".Spec.Outer.LR", ".Spec.Outer.Momentum", ".Open.Contributions[].Chunks"}
 	if d := cmp.Diff(want, shared("", reflect.ValueOf(s), reflect.ValueOf(*c))); d != "" {
 		t.Errorf("shared with the copy: %s", d)
 	}
 }
 
-func TestRunState(t *testing.T) {
+func TestRun(t *testing.T) {
 	w := newWorld(t)
 	w.submit("r-1", nil)
-	if s, ok := w.core.RunState("r-1"); !ok || s.ID != domain.RunID("r-1") {
-		t.Error("the run is not found")
+	if s := w.core.Run("r-1"); s == nil || s.ID != domain.RunID("r-1") || s == w.state("r-1") {
+		t.Error("the run is not found, or is not a copy")
 	}
-	if _, ok := w.core.RunState("r-2"); ok {
+	if w.core.Run("r-2") != nil {
 		t.Error("a run that does not exist is found")
 	}
 }
