@@ -35,7 +35,7 @@ exactness: ## golden merge vectors under GOAMD64=v1 and v3
 	GOAMD64=v3 $(GO) test -count=1 ./domain/merge/
 
 image: build ## container image FROM scratch with the built binary
-	docker build -t tensorturn:$(VERSION) -f Dockerfile bin
+	docker build -t tensorturn:$(VERSION) -t tensorturn:latest -f Dockerfile bin
 
 clean: ## remove what was built
 	rm -rf bin .cache

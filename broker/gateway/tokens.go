@@ -71,6 +71,6 @@ func (g *Gateway) createToken(ctx context.Context, in CreateToken) (CreatedToken
 	}
 	c := CreatedToken{ID: t.ID(), Token: t.Plain(), Uses: max(in.Uses, 1), Expires: g.cfg.Now().Add(life).UTC().Truncate(time.Second), URL: g.cfg.PublicURL}
 	c.Join = "tensorturn agent join " + g.cfg.PublicURL + " --token " + c.Token
-	err = g.do(ctx, hub.Target{Kind: event.KindPool, ID: pool.ID, Command: pool.CreateToken{ID: t.ID(), Hash: t.Hash(), Expires: c.Expires, Uses: c.Uses}})
+	err = g.do(ctx, hub.Target{Kind: event.KindPool, ID: pool.ID, Command: pool.CreateToken{ID: t.ID(), Hash: t.Hash(), Expires: c.Expires, Uses: c.Uses, Now: g.cfg.Now()}})
 	return c, err
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"tensorturn/domain"
@@ -18,11 +20,12 @@ func newRoot(t *terminal) *cobra.Command {
 		Use:           "tensorturn",
 		Short:         "train one model on all the machines you own",
 		Long:          "tensorturn trains one model on all the machines one owner has, behind ordinary internet links.\n\n" + exitHelp,
-		SilenceErrors: true, SilenceUsage: true, Version: version,
+		SilenceErrors: true, SilenceUsage: true, Version: version, Args: noSuchCommand, RunE: showHelp,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetOut(t.out)
 	root.SetErr(t.err)
+	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return domain.Invalid(c.CommandPath(), err.Error(), "see: "+c.CommandPath()+" --help")
 	})
@@ -48,9 +51,23 @@ func (a *app) client() (*client, error) {
 
 // group is a command that only holds others.
 func group(use, short string, subs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c := &cobra.Command{Use: use, Short: short, Args: noSuchCommand, RunE: showHelp}
 	c.AddCommand(subs...)
 	return c
+}
+
+func showHelp(c *cobra.Command, _ []string) error { return c.Help() }
+
+// noSuchCommand refuses what is not a command of c, with the nearest one that is.
+func noSuchCommand(c *cobra.Command, got []string) error {
+	if len(got) == 0 {
+		return nil
+	}
+	next := "see: " + c.CommandPath() + " --help"
+	if near := c.SuggestionsFor(got[0]); len(near) > 0 {
+		next = "did you mean: " + c.CommandPath() + " " + near[0] + "?"
+	}
+	return domain.Invalid(c.CommandPath(), fmt.Sprintf("there is no command %q", domain.Clip(got[0], 40)), next)
 }
 
 // args demands exactly the named arguments, and says which is missing.
