@@ -51,7 +51,7 @@ func (c *Core) desire(now time.Duration, out []Effect, s *slot, d wire.SlotDesir
 	case s.lease != nil:
 		s.lease.wants(d)
 	case d.Epoch > s.newest && d.Job != nil:
-		s.newest = d.Epoch
+		s.newest, d.Done = d.Epoch, false // done speaks of the result reported under the lease before
 		s.lease = &lease{run: d.Run, epoch: d.Epoch, unit: d.Unit, round: d.Round, job: *d.Job, number: d.Number}
 		s.lease.wants(d)
 	case d.Epoch > s.newest:
