@@ -137,11 +137,7 @@ func (d *delta) block(b, n int) (raw []byte, values int) {
 // accumulate adds weight times the local weights of the tile to sum: sum[j] += weight·L[j]. theta is the base.
 func (d *delta) accumulate(sum, theta []float64, weight float64) {
 	if d.codec == CodecFP32 {
-		raw := d.raw[:4*len(sum)]
-		for j := range sum {
-			l := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:])))
-			sum[j] += float64(weight * l)
-		}
+		accumulateValues(sum, weight, d.raw)
 		return
 	}
 	for b := 0; b*BlockValues < len(sum); b++ {
@@ -152,16 +148,40 @@ func (d *delta) accumulate(sum, theta []float64, weight float64) {
 	}
 }
 
+// accumulateValues adds weight·L for little-endian float32 values, four at a time: the pointers to arrays spare the
+// checks of bounds, which take half of the time.
+func accumulateValues(sum []float64, weight float64, raw []byte) {
+	raw = raw[:4*len(sum)]
+	for len(sum) >= 4 {
+		s, r := (*[4]float64)(sum), (*[16]byte)(raw)
+		s[0] += float64(weight * float64(math.Float32frombits(binary.LittleEndian.Uint32(r[0:]))))
+		s[1] += float64(weight * float64(math.Float32frombits(binary.LittleEndian.Uint32(r[4:]))))
+		s[2] += float64(weight * float64(math.Float32frombits(binary.LittleEndian.Uint32(r[8:]))))
+		s[3] += float64(weight * float64(math.Float32frombits(binary.LittleEndian.Uint32(r[12:]))))
+		sum, raw = sum[4:], raw[16:]
+	}
+	for j := range sum {
+		sum[j] += float64(weight * float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:]))))
+	}
+}
+
 // accumulateBlock adds weight·(theta − D) for one block.
 func accumulateBlock(sum, theta []float64, weight float64, code []byte, table *[16]float64) {
 	theta = theta[:len(sum)]
-	for i := range len(sum) / 2 {
-		c := code[i]
-		sum[2*i] += float64(weight * (theta[2*i] - table[c&15]))
-		sum[2*i+1] += float64(weight * (theta[2*i+1] - table[c>>4]))
+	for len(sum) >= 8 {
+		s, t, c := (*[8]float64)(sum), (*[8]float64)(theta), binary.LittleEndian.Uint32(code)
+		s[0] += float64(weight * (t[0] - table[c&15]))
+		s[1] += float64(weight * (t[1] - table[c>>4&15]))
+		s[2] += float64(weight * (t[2] - table[c>>8&15]))
+		s[3] += float64(weight * (t[3] - table[c>>12&15]))
+		s[4] += float64(weight * (t[4] - table[c>>16&15]))
+		s[5] += float64(weight * (t[5] - table[c>>20&15]))
+		s[6] += float64(weight * (t[6] - table[c>>24&15]))
+		s[7] += float64(weight * (t[7] - table[c>>28]))
+		sum, theta, code = sum[8:], theta[8:], code[4:]
 	}
-	if n := len(sum); n%2 == 1 {
-		sum[n-1] += float64(weight * (theta[n-1] - table[code[n/2]&15]))
+	for j := range sum {
+		sum[j] += float64(weight * (theta[j] - table[code[j/2]>>(4*(j%2))&15]))
 	}
 }
 

@@ -38,28 +38,32 @@ func encodeBlock(dst []byte, d []float32) {
 		top = max(top, math.Float32bits(x)&0x7fffffff) // magnitudes of one sign are ordered as their bits
 	}
 	binary.LittleEndian.PutUint32(dst, top)
+	code := dst[scaleBytes:][:(len(d)+1)/2]
+	if top == 0 {
+		clear(code)
+		return
+	}
 	bound := int64(math.Float64bits(float64(float64(math.Float32frombits(top)) * sqrtHalf)))
-	code := dst[scaleBytes:]
-	pairs := len(d) / 2
-	for i := range pairs {
-		code[i] = nibble(d[2*i], bound) | nibble(d[2*i+1], bound)<<4
+	for i := range code[:len(d)/2] {
+		pair := d[2*i : 2*i+2 : 2*i+2]
+		code[i] = nibble(pair[0], bound) | nibble(pair[1], bound)<<4
 	}
 	if len(d)%2 == 1 {
-		code[pairs] = nibble(d[len(d)-1], bound)
+		code[len(code)-1] = nibble(d[len(d)-1], bound)
 	}
 }
 
-// nibble codes one value. bound holds the float64 bits of the boundary below level 7. Each level down halves the
-// boundary, which takes 1<<52 from its bits; a float32 is never denormal as a float64, so bits compare as values do,
-// and the number of halvings until the value is reached is one shift.
+// nibble codes one value of a block that is not all zeros. bound holds the float64 bits of the boundary below level 7.
+// Each level down halves the boundary, which takes 1<<52 from its bits; a float32 is never denormal as a float64, so
+// bits compare as values do, and the number of halvings until the value is reached is one shift. No branch: the values
+// of a delta are as random as can be.
 func nibble(x float32, bound int64) byte {
 	bits := math.Float32bits(x)
 	magnitude := int64(math.Float64bits(float64(math.Float32frombits(bits & 0x7fffffff))))
-	halvings := (bound - magnitude + 1<<52 - 1) >> 52
-	if magnitude == 0 || halvings >= topLevel {
-		return 0
-	}
-	return byte(topLevel-halvings) | byte(bits>>28)&8
+	halvings := (bound - magnitude + 1<<52 - 1) >> 52 // about a thousand for a zero
+	level := max(topLevel-halvings, 0)
+	sign := int64(bits>>28) & 8 & (-level >> 63) // none for level 0
+	return byte(level | sign)
 }
 
 // levels gives the value of each nibble for a scale. All are exact in float64, for denormal scales too. A negative zero

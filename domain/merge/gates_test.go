@@ -11,25 +11,8 @@ import (
 	"testing/iotest"
 
 	"tensorturn/domain"
-	"tensorturn/domain/run"
 	"tensorturn/domain/safetensors"
 )
-
-// The names stand in the log under run's types.
-func TestNamesAreThoseOfRun(t *testing.T) {
-	for ours, theirs := range map[string]string{
-		string(CodecFP32): string(run.CodecFP32), string(CodecE3M0): string(run.CodecE3M0),
-		string(FaultUnreadable): string(run.RefusedUnreadable), string(FaultBase): string(run.RefusedBase),
-		string(FaultLayout): string(run.RefusedLayout), string(FaultNotFinite): string(run.RefusedNotFinite),
-	} {
-		if ours != theirs {
-			t.Errorf("%q is %q in run", ours, theirs)
-		}
-	}
-	if MaxInputs != run.MaxRoundChunks {
-		t.Errorf("a round may have %d chunks, a merge %d deltas", run.MaxRoundChunks, MaxInputs)
-	}
-}
 
 var (
 	theBase  = model{}.tensor("bias", []int64{2}, 0.5, -0.5).tensor("w", []int64{2, 3}, 1, 2, 3, 4, 5, 6)

@@ -79,6 +79,14 @@ func firstNotFinite(raw []byte) int {
 	const exponents, ones, signs = 0x7f8000007f800000, 0x0080000000800000, 0x8000000080000000
 	carry := uint64(0)
 	pairs := raw[:len(raw)&^7]
+	for len(pairs) >= 32 {
+		p := (*[32]byte)(pairs)
+		carry |= binary.LittleEndian.Uint64(p[0:])&exponents + ones
+		carry |= binary.LittleEndian.Uint64(p[8:])&exponents + ones
+		carry |= binary.LittleEndian.Uint64(p[16:])&exponents + ones
+		carry |= binary.LittleEndian.Uint64(p[24:])&exponents + ones
+		pairs = pairs[32:]
+	}
 	for len(pairs) > 0 {
 		carry |= binary.LittleEndian.Uint64(pairs)&exponents + ones
 		pairs = pairs[8:]
