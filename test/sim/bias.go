@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"slices"
+
+	"tensorturn/broker/wire"
+	"tensorturn/domain"
+	"tensorturn/domain/event"
+	"tensorturn/domain/run"
+)
+
+// wrong is a defect that the simulator builds in on purpose, outside the product, to show that its checkers see it.
+type wrong string
+
+const (
+	wrongNothing wrong = ""
+	wrongStale   wrong = "stale"   // offers of ended leases are re-labelled with the slot's present epoch
+	wrongForget  wrong = "forget"  // one event is left out of the fold that the hub is compared with
+	wrongDouble  wrong = "double"  // a contribution counts a chunk that another one has counted
+	wrongSeed    wrong = "seed"    // one machine trains a chunk on other samples than it says
+	wrongRewrite wrong = "rewrite" // a stored record changes
+	wrongStuck   wrong = "stuck"   // the network never heals
+)
+
+// bias is the defect at work.
+type bias struct {
+	what  wrong
+	old   map[domain.SlotID]wire.SlotReport // newest report with an offer
+	seen  int
+	first domain.ChunkID
+}
+
+// request falsifies what the hub hears.
+func (b *bias) request(w *world, m domain.MachineID, r *wire.SyncRequest) {
+	if b.what != wrongStale {
+		return
+	}
+	for i := range r.Slots {
+		s := &r.Slots[i]
+		slot := domain.Slot(m, s.Index)
+		old, ok := b.old[slot]
+		if s.Offer != nil {
+			if b.old == nil {
+				b.old = map[domain.SlotID]wire.SlotReport{}
+			}
+			b.old[slot] = *s
+			if g := w.past.held[slot]; g.epoch == s.Epoch {
+				continue
+			}
+		}
+		if ok && old.Epoch != s.Epoch && old.Run == s.Run {
+			s.Trained, s.Offer = slices.Clone(old.Trained), old.Offer
+			w.say("bias", "%s offers what it made under epoch %d under epoch %d", slot, old.Epoch, s.Epoch)
+		}
+	}
+}
+
+// event falsifies what the checkers read; an event without data is left out.
+func (b *bias) event(e event.Envelope) event.Envelope {
+	switch d := e.Data.(type) {
+	case *run.ChunkTrained:
+		if b.seen++; b.what == wrongForget && b.seen == 5 {
+			e.Data = nil
+		}
+	case *run.ContributionAccepted:
+		if b.what != wrongDouble {
+			break
+		}
+		if b.seen++; b.seen == 1 {
+			b.first = d.Chunks[0]
+			break
+		}
+		wrong := *d
+		wrong.Chunks = append(slices.Clone(d.Chunks), b.first)
+		e.Data = &wrong
+	}
+	return e
+}
+
+// seed is what a machine trains chunk c with.
+func (b *bias) seed(seed uint64, c domain.ChunkID) uint64 {
+	if b.what == wrongSeed && c == 2 {
+		return seed + 1
+	}
+	return seed
+}

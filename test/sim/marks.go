@@ -1,0 +1,37 @@
+package sim
+
+// mark is a rare situation that the seeds together must reach: a test that never meets it proves nothing about it.
+type mark int
+
+// The marks.
+const (
+	markSteal mark = iota
+	markRequeue
+	markFenced
+	markCut
+	markHeldRestart
+	markAmbiguous
+	markCameBack
+	markDeadlineClose
+	markExtended
+	markDrainContribution
+	markQuarantine
+	markRevokedContribution
+	markMergeInterrupted
+	markDuplicateSync
+	markLateReply
+	markCount
+)
+
+// String names the mark.
+func (m mark) String() string {
+	return [markCount]string{
+		"a steal", "chunks requeued by an expired lease", "an offer refused as fenced", "an offer cut", "hub restarted while leases were held",
+		"an append that failed was found stored", "the holder of an expired lease came back", "a round closed at its deadline with chunks missing",
+		"a deadline extended", "a draining machine's contribution accepted", "a machine quarantined", "an accepted contribution revoked",
+		"a merge interrupted by a crash of the hub", "a repeated sync answered", "a late reply ignored",
+	}[m]
+}
+
+// marks counts how often each situation was met in one world.
+type marks [markCount]int

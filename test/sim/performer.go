@@ -1,0 +1,439 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"time"
+
+	"tensorturn/agent"
+	"tensorturn/domain"
+	"tensorturn/domain/blob"
+	"tensorturn/domain/run"
+	"tensorturn/domain/safetensors"
+)
+
+// slotBox performs the effects of one slot: what the product's worker does with a trainer and a disk, it does with
+// eight numbers and virtual time.
+type slotBox struct {
+	p     *process
+	index int
+	token int  // effects of earlier tokens have been abandoned
+	busy  bool // an effect is under way
+	epoch domain.Epoch
+
+	run     domain.RunID
+	spec    run.Spec
+	data    run.Dataset
+	weights weights
+	chunks  []domain.ChunkID // that the weights hold on top of their base
+	snaps   map[int]snapshot
+}
+
+type snapshot struct {
+	weights weights
+	chunks  []domain.ChunkID
+}
+
+// work names the delta that an agent was asked for.
+type work struct {
+	run    domain.RunID
+	slot   domain.SlotID
+	epoch  domain.Epoch
+	number int
+}
+
+// product is what an agent has really made.
+type product struct {
+	blob   domain.Digest
+	chunks []domain.ChunkID
+	poison poison
+}
+
+func (p *process) perform(e agent.Effect) {
+	switch e := e.(type) {
+	case agent.SendSync:
+		p.sync(e)
+	case agent.Abandon:
+		p.slots[e.Slot].abandon()
+	case agent.CloseTrainer:
+		p.slots[e.Slot].run = ""
+	case agent.UploadAgain:
+		p.uploadAgain(e)
+	case agent.DropDeltas:
+		p.m.drop(e.Run, e.Round)
+	case agent.SaveHead, agent.SaveCredential:
+	case agent.Exit:
+		p.m.say("agent ends: %s", e.Reason)
+		p.dead = true
+		p.m.proc = nil
+	case agent.Prepare:
+		p.slots[e.Slot].prepare(e)
+	case agent.Train:
+		p.slots[e.Slot].train(e)
+	case agent.MakeDelta:
+		p.slots[e.Slot].makeDelta(e)
+	case agent.Upload:
+		s := p.slots[e.Slot]
+		s.begin(e.Epoch)
+		s.upload(e.Blob, func() { s.end(agent.Uploaded{Slot: s.index, Epoch: e.Epoch, Blob: e.Blob}) })
+	case agent.Reset:
+		p.slots[e.Slot].reset(e)
+	case agent.RunInit:
+		p.slots[e.Slot].initialise(e)
+	case agent.RunEvaluate:
+		p.slots[e.Slot].evaluate(e)
+	default:
+		fail("the agent asks for %T, which nobody knows", e)
+	}
+}
+
+// begin marks that an effect is under way. A slot does one thing at a time.
+func (s *slotBox) begin(epoch domain.Epoch) {
+	if s.busy {
+		fail("%s/%d is given an effect while one is under way", s.p.m.opt.ID, s.index)
+	}
+	s.busy, s.epoch = true, epoch
+	s.token++
+}
+
+// later goes on with the effect in d of the machine's time, unless it was abandoned.
+func (s *slotBox) later(d time.Duration, do func()) {
+	token, m := s.token, s.p.m
+	if m.slowUntil > m.w.k.now {
+		d = time.Duration(float64(d) * m.slow)
+	}
+	m.w.k.after(d, func() {
+		s.p.awake(func() {
+			if s.token == token {
+				do()
+			}
+		})
+	})
+}
+
+// end gives the effect's result.
+func (s *slotBox) end(in agent.Input) {
+	s.busy = false
+	s.p.give(in)
+}
+
+func (s *slotBox) abandon() {
+	s.token++
+	s.busy = false
+	s.snaps = nil
+}
+
+// quick is what small things take.
+func (s *slotBox) quick() time.Duration {
+	return s.p.m.luck.span(time.Millisecond, s.p.m.w.opt.Timing.Sync)
+}
+
+func (s *slotBox) transferError(err error, local bool) {
+	s.p.m.say("slot %d: transfer fails: %v", s.index, err)
+	s.end(agent.TransferError{Slot: s.index, Epoch: s.epoch, Error: err.Error(), Local: local})
+}
+
+// broken spends one of the errors that the nemesis has put into the trainer.
+func (s *slotBox) broken() bool {
+	if s.p.m.err == 0 {
+		return false
+	}
+	s.p.m.err--
+	s.p.m.w.injected[faultTask]++
+	s.p.m.say("slot %d: the trainer fails", s.index)
+	s.end(agent.TaskError{Slot: s.index, Epoch: s.epoch, Error: "broken by the nemesis"})
+	return true
+}
+
+// reach says why the hub's front cannot be reached, nil when it can.
+func (m *machineBox) reach() error {
+	if m.upBlocked() || m.downBlocked() || !m.w.hub.up() || m.w.hub.frozen > m.w.k.now {
+		return domain.Unavailable("reach the hub", "no answer", "", nil)
+	}
+	return nil
+}
+
+// fetch gives an object from the disk or from the hub.
+func (m *machineBox) fetch(_ context.Context, d domain.Digest) ([]byte, error) {
+	if b, ok := m.cache[d]; ok {
+		return b, nil
+	}
+	if err := m.reach(); err != nil {
+		return nil, err
+	}
+	b, err := m.w.blobs.Get(context.Background(), d)
+	if err == nil {
+		m.cache[d] = b
+	}
+	return b, err
+}
+
+// base reads weights through the cache.
+func (m *machineBox) base(d domain.Digest) (weights, error) {
+	r, err := blob.Open(context.Background(), d, m.fetch)
+	if err != nil {
+		return weights{}, err
+	}
+	return decodeWeights(r)
+}
+
+func (s *slotBox) prepare(e agent.Prepare) {
+	s.begin(e.Epoch)
+	s.later(s.quick(), func() {
+		s.p.give(agent.Moved{Slot: s.index, Epoch: e.Epoch, Bytes: 100})
+		s.later(s.quick(), func() { s.prepared(e) })
+	})
+}
+
+func (s *slotBox) prepared(e agent.Prepare) {
+	if s.broken() {
+		return
+	}
+	s.snaps = nil
+	r, err := blob.Open(context.Background(), e.Job.Data.Blob, s.p.m.fetch)
+	if err == nil {
+		_, err = io.Copy(io.Discard, r)
+	}
+	if err != nil {
+		s.transferError(err, false)
+		return
+	}
+	s.run, s.spec, s.data = e.Run, e.Job.Spec, e.Job.Data
+	if want := e.Job.Layout; want != "" && want != safetensors.LayoutDigest(layout(tensorName)) {
+		fail("%s is told layout %s", s.p.m.opt.ID, want)
+	}
+	if e.Base != "" {
+		w, err := s.p.m.base(e.Base)
+		if err != nil {
+			s.transferError(err, false)
+			return
+		}
+		s.weights, s.chunks = w, nil
+	}
+	s.end(agent.Prepared{Slot: s.index, Epoch: e.Epoch})
+}
+
+// train takes samples ÷ speed and tells of every batch.
+func (s *slotBox) train(e agent.Train) {
+	s.begin(e.Epoch)
+	if e.Boundary != len(s.chunks)+1 {
+		fail("%s/%d shall make boundary %d of weights that hold %v", s.p.m.opt.ID, s.index, e.Boundary, s.chunks)
+	}
+	if s.p.m.hang > 0 {
+		s.p.m.hang--
+		s.p.m.say("slot %d: the trainer hangs", s.index)
+		return
+	}
+	samples := run.ChunkSamples(s.spec, s.data, e.Chunk)
+	began := s.p.clock()
+	s.batch(e, samples, began)
+}
+
+// batch trains what is left of a chunk, one batch after another.
+func (s *slotBox) batch(e agent.Train, left int, began time.Duration) {
+	n := min(left, batchSize)
+	d := time.Duration(float64(n) / s.p.m.opt.Speed * s.p.m.luck.between(0.8, 1.2) * float64(time.Second))
+	s.later(d, func() {
+		if s.broken() {
+			return
+		}
+		s.p.give(agent.Stepped{Slot: s.index, Epoch: e.Epoch, Steps: 1, Samples: n, Seconds: d.Seconds(), Loss: 1})
+		if left > n {
+			s.batch(e, left-n, began)
+			return
+		}
+		s.weights = s.weights.train(s.p.m.w.bias.seed(s.spec.Seed, e.Chunk), e.Chunk)
+		s.chunks = append(s.chunks[:len(s.chunks):len(s.chunks)], e.Chunk)
+		if s.snaps == nil {
+			s.snaps = map[int]snapshot{}
+		}
+		s.snaps[e.Boundary] = snapshot{s.weights, s.chunks}
+		delete(s.snaps, e.Boundary-agent.KeptBoundaries)
+		s.end(agent.ChunkTrained{Slot: s.index, Epoch: e.Epoch, Chunk: e.Chunk, Samples: run.ChunkSamples(s.spec, s.data, e.Chunk),
+			Steps: run.ChunkSteps(s.spec, s.data, e.Chunk), Seconds: (s.p.clock() - began).Seconds(), Loss: 1})
+	})
+}
+
+func (s *slotBox) reset(e agent.Reset) {
+	s.begin(e.Epoch)
+	s.later(s.quick(), func() {
+		snap, ok := s.snaps[e.Boundary]
+		if e.Boundary == 0 {
+			w, err := s.p.m.base(e.Base)
+			if err != nil {
+				s.transferError(err, false)
+				return
+			}
+			snap, ok = snapshot{weights: w}, true
+		}
+		if !ok {
+			s.transferError(domain.NotFound("reset", "the snapshot is gone", ""), true)
+			return
+		}
+		s.weights, s.chunks = snap.weights, snap.chunks
+		s.end(agent.ResetDone{Slot: s.index, Epoch: e.Epoch, Boundary: e.Boundary})
+	})
+}
+
+func (s *slotBox) makeDelta(e agent.MakeDelta) {
+	s.begin(e.Epoch)
+	s.later(s.quick(), func() {
+		snap, ok := s.snaps[e.Boundary]
+		if !ok {
+			s.transferError(domain.NotFound("make delta", "the snapshot is gone", ""), true)
+			return
+		}
+		base, err := s.p.m.base(e.Base)
+		if err != nil {
+			s.transferError(err, false)
+			return
+		}
+		made, data := product{chunks: snap.chunks}, []byte(nil)
+		if n := len(s.p.m.poison); n > 0 {
+			made.poison = s.p.m.poison[0]
+			s.p.m.poison = s.p.m.poison[1:]
+			s.p.m.say("slot %d: makes a poisoned delta: %s", s.index, made.poison)
+			data = poisonedDelta(made.poison, e.Codec, base, snap.weights, e.Base)
+		} else {
+			data = encodeDelta(e.Codec, base, snap.weights, e.Base)
+		}
+		made.blob = s.p.m.store(e.Run, e.Round, data)
+		k := work{e.Run, domain.Slot(s.p.m.opt.ID, s.index), e.Epoch, e.Number}
+		s.p.m.w.made[k] = append(s.p.m.w.made[k], made)
+		s.end(agent.DeltaMade{Slot: s.index, Epoch: e.Epoch, Number: e.Number, Boundary: e.Boundary, Blob: made.blob})
+	})
+}
+
+// store puts a blob into the cache and pins it.
+func (m *machineBox) store(id domain.RunID, round int, data []byte) domain.Digest {
+	d, objs := packBlob(data)
+	p := pin{run: id, round: round}
+	for _, o := range objs {
+		m.cache[o.id] = bytes.Clone(o.data)
+		p.objs = append(p.objs, o.id)
+	}
+	m.pins = append(m.pins, p)
+	return d
+}
+
+// drop forgets the deltas of rounds that are merged, unless a newer pin holds the same objects.
+func (m *machineBox) drop(id domain.RunID, round int) {
+	var stay []pin
+	keep := map[domain.Digest]bool{}
+	for _, p := range m.pins {
+		if p.run != id || p.round > round {
+			stay = append(stay, p)
+			for _, d := range p.objs {
+				keep[d] = true
+			}
+		}
+	}
+	for _, p := range m.pins {
+		for _, d := range p.objs {
+			if !keep[d] {
+				delete(m.cache, d)
+			}
+		}
+	}
+	m.pins = stay
+}
+
+// upload asks what is missing and sends it, the manifest last, each object at a moment of its own.
+func (s *slotBox) upload(id domain.Digest, done func()) {
+	manifest, ok := s.p.m.cache[id]
+	m, err := blob.Parse(manifest)
+	if !ok || err != nil {
+		s.later(s.quick(), func() { s.transferError(domain.NotFound("upload", "the blob is gone", ""), true) })
+		return
+	}
+	todo := append(append([]domain.Digest(nil), m.Parts...), id)
+	var send func()
+	send = func() {
+		if len(todo) == 0 {
+			done()
+			return
+		}
+		s.later(s.quick(), func() {
+			if err := s.p.m.put(todo[0]); err != nil {
+				s.transferError(err, domain.KindOf(err) == domain.KindNotFound)
+				return
+			}
+			s.p.give(agent.Moved{Slot: s.index, Epoch: s.epoch, Bytes: 100})
+			todo = todo[1:]
+			send()
+		})
+	}
+	send()
+}
+
+// put sends one object of the cache if the store lacks it.
+func (m *machineBox) put(d domain.Digest) error {
+	b, ok := m.cache[d]
+	if !ok {
+		return domain.NotFound("put", "the cache has it no more", "")
+	}
+	if err := m.reach(); err != nil {
+		return err
+	}
+	has, err := m.w.blobs.Has(context.Background(), []domain.Digest{d})
+	if err != nil || has[0] {
+		return err
+	}
+	return m.w.blobs.Put(context.Background(), d, b)
+}
+
+func (s *slotBox) initialise(e agent.RunInit) {
+	s.begin(e.Epoch)
+	s.later(s.quick(), func() {
+		if s.broken() {
+			return
+		}
+		base := s.p.m.store(s.run, 0, firstWeights(s.spec.Seed).encode(tensorName))
+		s.end(agent.InitDone{Slot: s.index, Epoch: e.Epoch, Base: base, Layout: safetensors.LayoutDigest(layout(tensorName)), Params: modelSize})
+	})
+}
+
+func (s *slotBox) evaluate(e agent.RunEvaluate) {
+	s.begin(e.Epoch)
+	s.later(s.quick(), func() {
+		if s.broken() {
+			return
+		}
+		w, err := s.p.m.base(e.Model)
+		if err != nil {
+			s.transferError(err, false)
+			return
+		}
+		if !w.finite() {
+			fail("%s shall measure a model that is not finite", s.p.m.opt.ID)
+		}
+		s.end(agent.Evaluated{Slot: s.index, Epoch: e.Epoch, Samples: s.data.Heldout, Accuracy: 0.5, Loss: 1})
+	})
+}
+
+// uploadAgain serves the hub's wish for a blob it cannot read.
+func (p *process) uploadAgain(e agent.UploadAgain) {
+	m := p.m
+	m.w.k.after(m.luck.span(time.Millisecond, 2*m.w.opt.Timing.Sync), func() {
+		p.awake(func() {
+			manifest, ok := m.cache[e.Blob]
+			list, err := blob.Parse(manifest)
+			if !ok || err != nil {
+				p.give(agent.Resent{Blob: e.Blob, Missing: true})
+				return
+			}
+			for _, d := range append(append([]domain.Digest(nil), list.Parts...), e.Blob) {
+				if err := m.put(d); domain.KindOf(err) == domain.KindNotFound {
+					p.give(agent.Resent{Blob: e.Blob, Missing: true})
+					return
+				} else if err != nil {
+					p.give(agent.ResendFailed{Blob: e.Blob})
+					return
+				}
+			}
+			m.say("sends %s again", e.Blob.Short())
+			p.give(agent.Resent{Blob: e.Blob})
+		})
+	})
+}

@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	seedsFlag = flag.Int("seeds", 100, "how many seeds to simulate")
+	seedFlag  = flag.Uint64("seed", 0, "simulate this one alone")
+	traceFlag = flag.Bool("trace", false, "print the whole trace of the one seed")
+)
+
+// leastMarks is the share of the marks that the seeds must reach.
+const leastMarks = 0.8
+
+// TestSeeds plays the seeds that found something, then as many others as asked for.
+func TestSeeds(t *testing.T) {
+	if *seedFlag != 0 {
+		t.Skip("one seed is asked for")
+	}
+	var seeds []uint64
+	for _, s := range knownSeeds(t) {
+		seeds = append(seeds, s)
+	}
+	for i := range *seedsFlag {
+		seeds = append(seeds, uint64(i+1))
+	}
+	began := time.Now()
+	outcomes := playAll(seeds)
+	var hit [markCount]int
+	var virtual time.Duration
+	var records uint64
+	events := 0
+	for i, o := range outcomes {
+		if o.err != nil {
+			t.Errorf("seed %d: %v", seeds[i], o.err)
+		}
+		for m, n := range o.marks {
+			if n > 0 {
+				hit[m]++
+			}
+		}
+		virtual, records, events = virtual+o.virtual, records+o.records, events+o.events
+	}
+	t.Logf("%d seeds in %v: %v of virtual time, %d records, %d events", len(seeds), time.Since(began).Round(time.Millisecond), virtual.Round(time.Second), records, events)
+	reached := 0
+	for m, n := range hit {
+		if n > 0 {
+			reached++
+		}
+		t.Logf("%4d seeds: %v", n, mark(m))
+	}
+	if *seedsFlag >= 100 && float64(reached) < leastMarks*float64(markCount) {
+		t.Errorf("the seeds reach %d of %d situations", reached, markCount)
+	}
+}
+
+// TestSeed plays one seed: make sim SEED=7.
+func TestSeed(t *testing.T) {
+	if *seedFlag == 0 {
+		t.Skip("no seed is asked for")
+	}
+	var out io.Writer
+	if *traceFlag {
+		out = os.Stdout
+	}
+	o := play(draw(*seedFlag, false), wrongNothing, out)
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	t.Logf("seed %d ends after %v with %d records, trace %s", *seedFlag, o.virtual, o.records, o.digest)
+}
+
+// TestSameSeedSameTrace plays seeds twice.
+func TestSameSeedSameTrace(t *testing.T) {
+	for seed := uint64(1); seed <= 8; seed++ {
+		a, b := play(draw(seed, false), wrongNothing, nil), play(draw(seed, false), wrongNothing, nil)
+		if a.digest != b.digest {
+			t.Errorf("seed %d gives the traces %s and %s", seed, a.digest, b.digest)
+		}
+	}
+}
+
+// TestQuietWorlds: where nothing goes wrong nothing is lost, refused or suspected.
+func TestQuietWorlds(t *testing.T) {
+	for seed := uint64(1); seed <= 10; seed++ {
+		if o := play(draw(seed, true), wrongNothing, nil); o.err != nil {
+			t.Errorf("seed %d without faults: %v", seed, o.err)
+		}
+	}
+}
+
+// TestCheckersSee builds a defect into the simulator: the checker that is meant to see it must say so.
+func TestCheckersSee(t *testing.T) {
+	for _, c := range []struct {
+		what wrong
+		says string
+	}{
+		{wrongStale, "counts delta"},
+		{wrongForget, "is not the fold of the log"},
+		{wrongDouble, "twice"},
+		{wrongSeed, "training them gives"},
+		{wrongRewrite, "has changed"},
+		{wrongStuck, "no end within"},
+	} {
+		t.Run(string(c.what), func(t *testing.T) {
+			last := "nothing"
+			for seed := uint64(1); seed <= 40; seed++ {
+				o := play(draw(seed, false), c.what, nil)
+				if o.err == nil {
+					continue
+				}
+				if last, _, _ = strings.Cut(o.err.Error(), "\n"); strings.Contains(last, c.says) {
+					return
+				}
+			}
+			t.Errorf("no checker says %q; the last one said: %s", c.says, last)
+		})
+	}
+}
+
+// playAll plays worlds side by side: they share nothing.
+func playAll(seeds []uint64) []outcome {
+	out := make([]outcome, len(seeds))
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for i := range next {
+				out[i] = play(draw(seeds[i], false), wrongNothing, nil)
+			}
+		})
+	}
+	for i := range seeds {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	return out
+}
+
+// knownSeeds reads testdata/seeds.txt.
+func knownSeeds(t *testing.T) []uint64 {
+	f, err := os.Open("testdata/seeds.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var seeds []uint64
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		word, _, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
+		if word == "" || strings.HasPrefix(word, "#") {
+			continue
+		}
+		seed, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			t.Fatal(fmt.Errorf("seeds.txt: %w", err))
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}
