@@ -23,14 +23,21 @@ const resolveLimit = 20 * time.Second
 type Committer struct {
 	log    Log
 	reg    *event.Registry
-	seq    uint64        // of the last record known
-	head   domain.Digest // its digest
+	seq    uint64                   // of the last record known
+	head   domain.Digest            // its digest
+	known  map[uint64]domain.Digest // from outside the log: Expect
 	opened bool
 	stop   error // why nothing may be written until Open has read the log again
 }
 
 // NewCommitter makes a committer over a log. Open comes first.
-func NewCommitter(log Log, reg *event.Registry) *Committer { return &Committer{log: log, reg: reg} }
+func NewCommitter(log Log, reg *event.Registry) *Committer {
+	return &Committer{log: log, reg: reg, known: map[uint64]domain.Digest{}}
+}
+
+// Expect adds a digest known from outside the log, such as a signed head, for the Open that follows: the record at seq
+// must be there and have it. Without one, a log that was cut at the end of a batch looks like a shorter log.
+func (c *Committer) Expect(seq uint64, d domain.Digest) { c.known[seq] = d }
 
 // Head is the last record's sequence and digest; the next committed event gets the sequence behind it, and so on.
 func (c *Committer) Head() (uint64, domain.Digest) { return c.seq, c.head }
@@ -40,7 +47,11 @@ func (c *Committer) Head() (uint64, domain.Digest) { return c.seq, c.head }
 // The events before a break have been applied. After an error nothing can be committed; Open may be called again.
 func (c *Committer) Open(ctx context.Context, apply func(event.Envelope) error) error {
 	c.opened = false
-	seq, head, err := Verify(ctx, c.log, event.NewVerifier(c.reg), apply)
+	v := event.NewVerifier(c.reg)
+	for seq, d := range c.known {
+		v.Expect(seq, d)
+	}
+	seq, head, err := Verify(ctx, c.log, v, apply)
 	c.seq, c.head = seq, head
 	if err != nil {
 		return err

@@ -369,6 +369,24 @@ func TestDamageIsFoundAtOpen(t *testing.T) {
 	}
 }
 
+// TestCutLogIsFoundWithAHead: the chain of a log that lost its end is intact; only a head from outside tells.
+func TestCutLogIsFoundWithAHead(t *testing.T) {
+	l := memory.NewLog(nil)
+	c, _ := open(t, l)
+	if _, err := c.Commit(t.Context(), noon, []broker.Group{group("a", 5)}); err != nil {
+		t.Fatal(err)
+	}
+	seq, head := c.Head()
+	l.Cut(3)
+	open(t, l) // nobody notices
+	again := broker.NewCommitter(l, registry())
+	again.Expect(seq, head)
+	err := again.Open(t.Context(), func(event.Envelope) error { return nil })
+	if bad, ok := event.FirstBad(err); !ok || bad != 4 {
+		t.Fatalf("got %v", err)
+	}
+}
+
 // TestMisfiledRecordIsFound: a record's subject and id are outside the bytes that the chain covers.
 func TestMisfiledRecordIsFound(t *testing.T) {
 	for name, change := range map[string]func(*broker.Record){

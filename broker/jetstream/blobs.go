@@ -44,8 +44,8 @@ type Blobs struct {
 	flights map[domain.Digest]chan struct{} // Puts and Deletes under way; closed at their end
 }
 
-func openBlobs(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) (*Blobs, error) {
-	stream, err := ensure(ctx, js, blobConfig())
+func openBlobs(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, maxBytes int64) (*Blobs, error) {
+	stream, err := ensure(ctx, js, blobConfig(maxBytes))
 	if err != nil {
 		return nil, err
 	}
@@ -133,12 +133,10 @@ func (b *Blobs) Get(ctx context.Context, d domain.Digest) ([]byte, error) {
 	if err != nil {
 		return nil, unavailable(op, err)
 	}
-	data, err := b.fetch(ctx, d, info)
+	data, err := b.fetch(ctx, info)
 	switch {
 	case errors.Is(err, jetstream.ErrDigestMismatch), errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil, broker.BlobDamaged(d)
-	case errors.Is(err, jetstream.ErrObjectNotFound):
-		return nil, broker.BlobMissing(d)
 	case err != nil:
 		return nil, unavailable(op, err)
 	case broker.CheckBlob(d, data) != nil:
@@ -147,16 +145,39 @@ func (b *Blobs) Get(ctx context.Context, d domain.Digest) ([]byte, error) {
 	return data, nil
 }
 
-// fetch gets the bytes: one message in one request where there is one, through a consumer otherwise.
-func (b *Blobs) fetch(ctx context.Context, d domain.Digest, info *jetstream.ObjectInfo) ([]byte, error) {
-	if info.Chunks != 1 {
-		return b.store.GetBytes(ctx, string(d))
+// fetch gets the bytes by direct requests: a consumer, which the stock client uses, waits for ever for a message that is
+// lost. The error for a lost one is jetstream.ErrMsgNotFound.
+func (b *Blobs) fetch(ctx context.Context, info *jetstream.ObjectInfo) ([]byte, error) {
+	switch {
+	case info.Size > domain.MaxPartBytes:
+		return nil, jetstream.ErrDigestMismatch // larger than anything that is put here
+	case info.Chunks == 0:
+		return nil, nil
+	case info.Chunks == 1:
+		m, err := b.stream.GetLastMsgForSubject(ctx, chunkPrefix+info.NUID)
+		if err != nil {
+			return nil, err
+		}
+		return m.Data, nil
 	}
-	m, err := b.stream.GetLastMsgForSubject(ctx, chunkPrefix+info.NUID)
+	msgs, err := jetstreamext.GetBatch(ctx, b.js, blobStream, int(info.Chunks), jetstreamext.GetBatchSubject(chunkPrefix+info.NUID))
 	if err != nil {
 		return nil, err
 	}
-	return m.Data, nil
+	data, chunks := make([]byte, 0, info.Size), uint32(0)
+	for m, err := range msgs {
+		if errors.Is(err, jetstreamext.ErrNoMessages) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		data, chunks = append(data, m.Data...), chunks+1
+	}
+	if chunks != info.Chunks {
+		return nil, jetstream.ErrMsgNotFound
+	}
+	return data, nil
 }
 
 // Has implements broker.Blobs.

@@ -32,13 +32,24 @@ const (
 	maxHeartbeat   = 64 << 10
 )
 
+// MinStore is the least that a server must grant the store, in bytes.
+const MinStore = 1 << 30
+
+// shares divides what the server grants: heartbeats have a fixed share, an eighth is for events, a sixteenth stays free
+// for staged batches, and parts of blobs have the rest. The shares make sure that a stream meets its own limit, which
+// refuses a batch as a whole, before the server's, which has been seen to cut one in the middle.
+func shares(maxStore int64) (events, blobs int64) {
+	events = maxStore / 8
+	return events, maxStore - events - maxStore/16 - heartbeatBytes
+}
+
 // eventConfig is the log: nothing in it can be changed or removed. Every field that the server would fill in is
 // written out, so that the stream can be compared with it field by field.
-func eventConfig() jetstream.StreamConfig {
+func eventConfig(maxBytes int64) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: EventStream, Subjects: []string{event.SubjectAll},
 		Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
-		Replicas: 1, MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1,
+		Replicas: 1, MaxConsumers: -1, MaxMsgs: -1, MaxBytes: maxBytes, MaxMsgsPerSubject: -1,
 		MaxMsgSize: broker.MaxRecordBytes + headerBytes, Duplicates: duplicates,
 		DenyDelete: true, DenyPurge: true, AllowAtomicPublish: true, AllowDirect: true,
 	}
@@ -55,17 +66,18 @@ func heartbeatConfig() jetstream.StreamConfig {
 }
 
 // blobConfig is what a stock client makes for an object store of this name.
-func blobConfig() jetstream.StreamConfig {
+func blobConfig(maxBytes int64) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: blobStream, Subjects: []string{chunkPrefix + ">", metaPrefix + ">"},
 		Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
-		Replicas: 1, MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1,
+		Replicas: 1, MaxConsumers: -1, MaxMsgs: -1, MaxBytes: maxBytes, MaxMsgsPerSubject: -1, MaxMsgSize: -1,
 		Duplicates: 2 * time.Minute, AllowRollup: true, AllowDirect: true,
 	}
 }
 
 // ensure creates the stream if it is missing, and demands that it is what want says: domain.KindConflict names the
-// first field that is not. A stream that silently keeps less than it should is found here, not when it is needed.
+// first field that is not. A stream that silently keeps less than it should is found here, not when it is needed. Only
+// MaxBytes may differ: it grows when the owner grants more, and never shrinks below what may be stored.
 func ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	s, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -78,8 +90,18 @@ func ensure(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCo
 	if err != nil {
 		return nil, domain.Unavailable("open stream "+want.Name, "JetStream does not describe it", "look at the hub's disk and log", err)
 	}
-	if why := difference(info.Config, want); why != "" {
+	stored := info.Config
+	if stored.MaxBytes > 0 && want.MaxBytes > 0 { // the one field that may differ
+		stored.MaxBytes = want.MaxBytes
+	}
+	if why := difference(stored, want); why != "" {
 		return nil, domain.Conflict("open stream "+want.Name, why, "something else made or changed the stream: set the field back, or begin with a new directory")
+	}
+	if info.Config.MaxBytes >= want.MaxBytes {
+		return s, nil
+	}
+	if s, err = js.UpdateStream(ctx, want); err != nil {
+		return nil, domain.Unavailable("open stream "+want.Name, fmt.Sprintf("it cannot grow to %d bytes", want.MaxBytes), "grant the store more, or what it had", err)
 	}
 	return s, nil
 }

@@ -21,6 +21,7 @@ type Log struct {
 	js     jetstream.JetStream
 	api    string // prefix of API subjects
 	stream jetstream.Stream
+	cut    uint64 // the last sequence, if the log ended within a batch when it was opened
 }
 
 // Error codes of JetStream that say: not behind the sequence you expect, or an id that is stored already.

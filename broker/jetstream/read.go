@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"tensorturn/broker"
 	"tensorturn/domain"
@@ -160,15 +161,17 @@ func (p *puller) piece(ctx context.Context) ([]broker.Record, error) {
 			return recs, nil // the bytes are used up, or there is nothing more
 		}
 		rec, err := p.record(m, p.next+uint64(len(recs)))
+		if rec.Seq != 0 {
+			recs = append(recs, rec)
+		}
 		if err != nil {
 			return recs, err
 		}
-		recs = append(recs, rec)
 	}
 	return recs, nil
 }
 
-// record is the record in a message, which must have sequence want.
+// record is the record in a message, which must have sequence want. With an error behind it, if the log is cut there.
 func (p *puller) record(m *nats.Msg, want uint64) (broker.Record, error) {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -177,7 +180,43 @@ func (p *puller) record(m *nats.Msg, want uint64) (broker.Record, error) {
 	if meta.Sequence.Stream != want {
 		return broker.Record{}, event.Break(want, fmt.Sprintf("the record is missing, %d comes next", meta.Sequence.Stream), nil)
 	}
-	return broker.Record{Seq: want, Subject: m.Subject, ID: m.Header.Get(jetstream.MsgIDHeader), Data: m.Data}, nil
+	rec := broker.Record{Seq: want, Subject: m.Subject, ID: m.Header.Get(jetstream.MsgIDHeader), Data: m.Data}
+	if want == p.last && inBatch(m.Header) {
+		return rec, p.log.halfStored(want)
+	}
+	return rec, nil
+}
+
+// inBatch reports whether a record is one of a batch and not its last.
+func inBatch(h nats.Header) bool {
+	return h.Get(jetstreamext.BatchIDHeader) != "" && h.Get(jetstreamext.BatchCommitHeader) == ""
+}
+
+// halfStored is the error for a log that ends within a batch. JetStream leaves it so when a write fails in the middle,
+// and completes the batch, which it staged and synced before, when it starts again. If it did not, the end is lost.
+func (l *Log) halfStored(last uint64) error {
+	if last == l.cut {
+		return event.Break(last+1, "the log ends within a batch: the rest of it is lost", nil)
+	}
+	return domain.Unavailable("read log", fmt.Sprintf("the batch at its end, sequence %d, is stored in part", last),
+		"make room on the disk and start the hub again: the rest of the batch is kept beside the log", nil)
+}
+
+// findCut notes whether the log ends within a batch now, after JetStream has started and completed what it could.
+func (l *Log) findCut(ctx context.Context) error {
+	last, err := l.Last(ctx)
+	if err != nil || last == 0 {
+		return err
+	}
+	m, err := l.stream.GetMsg(ctx, last)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound): // a read will say so
+	case err != nil:
+		return unavailable("open log", err)
+	case inBatch(m.Header):
+		l.cut = last
+	}
+	return nil
 }
 
 // missing says why no record came: the next one is not there, or the store is slow or gone. The first is for ever and

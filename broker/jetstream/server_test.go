@@ -12,11 +12,17 @@ import (
 	"tensorturn/broker/jetstream"
 )
 
+// testLimit ends a test that hangs.
+const testLimit = 30 * time.Second
+
+// granted is what the test's servers grant.
+const granted = 8 << 30
+
 // startServer starts nats-server in this process, with synced writes as the hub has them, on dir.
 func startServer(t testing.TB, dir string, change ...func(*server.Options)) *server.Server {
 	t.Helper()
 	o := &server.Options{ServerName: "hub", DontListen: true, NoSigs: true, NoLog: true, JetStream: true, JetStreamDomain: "hub",
-		StoreDir: dir, SyncAlways: true, JetStreamMaxStore: 8 << 30, JetStreamMaxMemory: 256 << 20}
+		StoreDir: dir, SyncAlways: true, JetStreamMaxStore: granted, JetStreamMaxMemory: 256 << 20}
 	for _, c := range change {
 		c(o)
 	}
@@ -53,7 +59,7 @@ func connect(t testing.TB, s *server.Server) *nats.Conn {
 
 func openStore(t testing.TB, s *server.Server) *jetstream.Store {
 	t.Helper()
-	st, err := jetstream.Open(t.Context(), connect(t, s), "hub")
+	st, err := jetstream.Open(t.Context(), connect(t, s), "hub", granted)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ package jetstream
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,9 +35,14 @@ type Store struct {
 }
 
 // Open opens the streams, creating those that are missing, on a connection of the account that has JetStream under the
-// given domain. The connection stays the caller's. Errors: domain.KindConflict when a stream is not configured as it
-// must be, with the field; domain.KindUnavailable.
-func Open(ctx context.Context, nc *nats.Conn, jsDomain string) (*Store, error) {
+// given domain. maxStore is what the server grants JetStream on disk, in bytes, MinStore at least; the streams share it.
+// The connection stays the caller's. Errors: domain.KindInvalid for too small a store; domain.KindConflict when a stream
+// is not configured as it must be, with the field; domain.KindUnavailable.
+func Open(ctx context.Context, nc *nats.Conn, jsDomain string, maxStore int64) (*Store, error) {
+	if maxStore < MinStore {
+		return nil, domain.Invalid("open store", fmt.Sprintf("%d bytes are too few", maxStore), fmt.Sprintf("grant %d at least", int64(MinStore)))
+	}
+	eventBytes, blobBytes := shares(maxStore)
 	ctx, cancel := limit(ctx, openLimit)
 	defer cancel()
 	// The prefix is spelt out: jetstreamext v0.3.2 makes a wrong one of a context that only knows its domain.
@@ -45,18 +51,22 @@ func Open(ctx context.Context, nc *nats.Conn, jsDomain string) (*Store, error) {
 	if err != nil {
 		return nil, &domain.Error{Kind: domain.KindInternal, Op: "open store", Why: "no JetStream context", Err: err}
 	}
-	events, err := ensure(ctx, js, eventConfig())
+	events, err := ensure(ctx, js, eventConfig(eventBytes))
 	if err != nil {
 		return nil, err
 	}
 	if _, err = ensure(ctx, js, heartbeatConfig()); err != nil {
 		return nil, err
 	}
-	blobs, err := openBlobs(ctx, nc, js)
+	blobs, err := openBlobs(ctx, nc, js, blobBytes)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Log: &Log{nc: nc, js: js, api: api, stream: events}, Heartbeats: &Heartbeats{nc: nc}, Blobs: blobs}, nil
+	log := &Log{nc: nc, js: js, api: api, stream: events}
+	if err := log.findCut(ctx); err != nil {
+		return nil, err
+	}
+	return &Store{Log: log, Heartbeats: &Heartbeats{nc: nc}, Blobs: blobs}, nil
 }
 
 // limit gives ctx a deadline of d unless it has one of its own that is earlier.
