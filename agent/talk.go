@@ -5,30 +5,27 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/metrics"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
 )
 
+// quietStart is how long failures of the first contact are no news: the link comes up behind the agent.
+const quietStart = 30 * time.Second
+
 // talk carries syncs to the hub, one at a time.
 func (a *Agent) talk(ctx context.Context) {
-	last := "" // the newest complaint, so that a lasting one is logged once
+	c := complaints{log: a.cfg.Log, quiet: a.clock() + quietStart}
 	for {
 		select {
 		case s := <-a.syncs:
 			reply, err := a.exchange(s)
-			said := ""
-			if err != nil {
-				said = err.Error()
-			} else if reply.Error != nil {
-				said = reply.Error.Why
+			if ctx.Err() == nil {
+				c.hear(a.clock(), reply, err, a.cfg.Transport.Connected())
 			}
-			if said != "" && said != last && ctx.Err() == nil {
-				a.cfg.Log.Warn().Str("err", said).Bool("connected", a.cfg.Transport.Connected()).Msg("sync failed, tried again")
-			} else if said == "" && last != "" {
-				a.cfg.Log.Info().Msg("sync works again")
-			}
-			last = said
 			if err != nil {
 				a.post(ctx, SyncFailed{Counter: s.request.Counter})
 				continue
@@ -38,6 +35,35 @@ func (a *Agent) talk(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// complaints logs what syncs say: a lasting failure once, at debug while a first contact may still be on its way.
+type complaints struct {
+	log   zerolog.Logger
+	quiet time.Duration // failures before this time, and before the first contact, are no news
+	met   bool          // there has been contact
+	last  string        // the newest complaint that was logged, or ""
+}
+
+func (c *complaints) hear(now time.Duration, reply *wire.SyncReply, err error, connected bool) {
+	said := ""
+	switch {
+	case err != nil:
+		said = err.Error()
+	case reply.Error != nil:
+		said = reply.Error.Why
+	}
+	if err != nil && !c.met && now < c.quiet {
+		c.log.Debug().Str("err", said).Bool("connected", connected).Msg("no contact yet")
+		return // not kept: should it last, it is told when the quiet time is over
+	}
+	c.met = c.met || err == nil
+	if said != "" && said != c.last {
+		c.log.Warn().Str("err", said).Bool("connected", connected).Msg("sync failed, tried again")
+	} else if said == "" && c.last != "" {
+		c.log.Info().Msg("sync works again")
+	}
+	c.last = said
 }
 
 func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {

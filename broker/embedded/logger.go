@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/rs/zerolog"
@@ -22,10 +23,23 @@ type logger struct {
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.emit(l.log.Debug(), format, v) }
-func (l *logger) Warnf(format string, v ...any)   { l.emit(l.log.Warn(), format, v) }
+func (l *logger) Warnf(format string, v ...any)   { l.emit(l.warning(format), format, v) }
 func (l *logger) Errorf(format string, v ...any)  { l.emit(l.log.Error(), format, v) }
 func (l *logger) Debugf(format string, v ...any)  { l.emit(l.log.Trace(), format, v) }
 func (l *logger) Tracef(format string, v ...any)  { l.emit(l.log.Trace(), format, v) }
+
+// byDesign are the server's warnings about what is meant to be so: parts of 8 MiB need a larger payload, and the
+// WebSocket listens on loopback behind the hub's own TLS front. They would only alarm an owner.
+func byDesign(format string) bool {
+	return strings.HasPrefix(format, "Maximum payloads over ") || strings.HasPrefix(format, "Websocket not configured with TLS.")
+}
+
+func (l *logger) warning(format string) *zerolog.Event {
+	if byDesign(format) {
+		return l.log.Debug()
+	}
+	return l.log.Warn()
+}
 
 func (l *logger) Fatalf(format string, v ...any) {
 	l.mu.Lock()

@@ -181,7 +181,7 @@ func (h *hubProcess) startBroker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.store, err = jetstream.Open(ctx, nc, embedded.JetStreamDomain)
+	h.store, err = jetstream.Open(ctx, nc, embedded.JetStreamDomain, h.opts.maxStore)
 	return err
 }
 
@@ -193,7 +193,8 @@ func (h *hubProcess) startService(ctx context.Context) error {
 	h.service = hub.NewService(hub.ServiceConfig{
 		Core: hub.Config{Timing: domain.TimingOf(h.opts.lease), Process: newID("h")},
 		Log:  h.store.Log, Registry: registry(), Blobs: h.store.Blobs, Beats: h.store.Heartbeats,
-		Link: hub.NewNATSLink(nc), Renew: h.renew, Admit: h.admit, CutOff: h.cutOff, Logger: h.opts.logger,
+		Link: hub.NewNATSLink(nc), Renew: h.renew, Admit: h.admit, CutOff: h.cutOff, Heads: h.keys.Heads(),
+		Logger: h.opts.logger,
 	})
 	h.front = gateway.New(h.frontConfig())
 	h.later(func() error { h.service.Stop(); return nil })
