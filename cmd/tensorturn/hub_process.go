@@ -27,7 +27,6 @@ import (
 	"tensorturn/domain/machine"
 	"tensorturn/domain/pool"
 	"tensorturn/domain/run"
-	"tensorturn/projections/fleet"
 )
 
 type hubOptions struct {
@@ -237,56 +236,6 @@ func (h *hubProcess) fail(err error) {
 	case h.failed <- err:
 	default:
 	}
-}
-
-// NewAccount and Credential make identities for the gateway.
-func (h *hubProcess) NewAccount(m domain.MachineID) (string, error) {
-	id, err := h.keys.Machine(m)
-	return id.Account, err
-}
-
-// Credential issues a user credential for the machine's nkey.
-func (h *hubProcess) Credential(m domain.MachineID, nkey string) (string, error) {
-	id, err := h.keys.KnownMachine(m)
-	if err != nil {
-		return "", err
-	}
-	return id.Credential(nkey, identity.CredentialLife, time.Now())
-}
-
-// renew issues a fresh credential at half of the old one's life, for the key the machine enrolled with.
-func (h *hubProcess) renew(m domain.MachineID) (string, error) {
-	var found fleet.Machine
-	h.views.Engine.Read(func(uint64) { found, _ = h.views.Fleet.Find(string(m)) })
-	return h.Credential(m, found.NKey)
-}
-
-// admit loads a machine's account into the broker.
-func (h *hubProcess) admit(m domain.MachineID) {
-	err := h.withAccount(m, h.keys.MachineAccount, h.broker.AddMachine)
-	if err != nil {
-		h.opts.logger.Error().Str("machine", string(m)).Err(err).Msg("machine account not loaded")
-	}
-}
-
-// cutOff ends a revoked machine's connections and lets it open no more.
-func (h *hubProcess) cutOff(m domain.MachineID) {
-	err := h.withAccount(m, func(id identity.Machine) (string, error) { return h.keys.RevokedAccount(id, time.Now()) }, h.broker.RevokeMachine)
-	if err != nil {
-		h.opts.logger.Error().Str("machine", string(m)).Err(err).Msg("revoked machine not cut off")
-	}
-}
-
-func (h *hubProcess) withAccount(m domain.MachineID, encode func(identity.Machine) (string, error), use func(string) error) error {
-	id, err := h.keys.KnownMachine(m)
-	if err != nil {
-		return err
-	}
-	token, err := encode(id)
-	if err != nil {
-		return err
-	}
-	return use(token)
 }
 
 // firstToken makes the token of the join line through the front's own API.

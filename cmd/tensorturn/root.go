@@ -51,7 +51,7 @@ func (a *app) client() (*client, error) {
 
 // group is a command that only holds others.
 func group(use, short string, subs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: noSuchCommand, RunE: showHelp}
+	c := &cobra.Command{Use: use, Short: short, Args: noSuchCommand, RunE: showHelp, SuggestionsMinimumDistance: 2}
 	c.AddCommand(subs...)
 	return c
 }
