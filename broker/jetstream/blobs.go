@@ -135,7 +135,12 @@ func (b *Blobs) Get(ctx context.Context, d domain.Digest) ([]byte, error) {
 	}
 	data, err := b.fetch(ctx, info)
 	switch {
-	case errors.Is(err, jetstream.ErrDigestMismatch), errors.Is(err, jetstream.ErrMsgNotFound):
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		if _, err := b.store.GetInfo(ctx, string(d)); errors.Is(err, jetstream.ErrObjectNotFound) {
+			return nil, broker.BlobMissing(d) // deleted in between
+		}
+		return nil, broker.BlobDamaged(d)
+	case errors.Is(err, jetstream.ErrDigestMismatch):
 		return nil, broker.BlobDamaged(d)
 	case err != nil:
 		return nil, unavailable(op, err)
