@@ -31,7 +31,7 @@ type blobServer struct {
 	status  int // answer this instead, 0 for none
 }
 
-func newBlobServer(t *testing.T) *blobServer {
+func newBlobServer(t testing.TB) *blobServer {
 	t.Helper()
 	s := &blobServer{objects: map[domain.Digest][]byte{}, cut: func(string, domain.Digest) int { return -1 }}
 	mux := http.NewServeMux()
@@ -43,7 +43,7 @@ func newBlobServer(t *testing.T) *blobServer {
 	return s
 }
 
-func (s *blobServer) client(t *testing.T) *HTTPBlobs {
+func (s *blobServer) client(t testing.TB) *HTTPBlobs {
 	t.Helper()
 	c := NewHTTPClient(nil)
 	t.Cleanup(c.CloseIdleConnections)
@@ -147,7 +147,7 @@ func (s *blobServer) set(f func()) {
 }
 
 // store makes a store over the server whose pauses take no time.
-func (s *blobServer) store(t *testing.T) *store {
+func (s *blobServer) store(t testing.TB) *store {
 	t.Helper()
 	c, err := cache.Open(t.TempDir(), cache.Options{Reserve: 1})
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *blobServer) store(t *testing.T) *store {
 }
 
 // write puts a blob of several parts into the store's cache.
-func write(t *testing.T, s *store, size int) (domain.Digest, blob.Manifest) {
+func write(t testing.TB, s *store, size int) (domain.Digest, blob.Manifest) {
 	t.Helper()
 	w := s.writer(t.Context(), func(int64) {})
 	data := make([]byte, size)

@@ -107,7 +107,11 @@ func (c *Core) want(now time.Duration, wanted []domain.Digest) {
 
 // resend starts the next blob that is asked for again. Without contact it waits: nobody may be asking any more.
 func (c *Core) resend(now time.Duration) Effect {
-	if c.resending || len(c.wanted) == 0 || now < c.resendAt || c.Fenced(now) {
+	if c.resending || len(c.wanted) == 0 || now < c.resendAt {
+		return nil
+	}
+	if c.Fenced(now) {
+		c.resendAt = now + transferFirst // later, not at once: Next must lie ahead
 		return nil
 	}
 	c.resending = true

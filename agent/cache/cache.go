@@ -4,8 +4,9 @@
 //
 // It never talks to a network and never decides what is wanted. The agent's workers call it, many at once.
 //
-// Dependencies: google/renameio for atomic, synced files on every system; gofrs/flock, because two agents in one
-// directory would remove each other's files; x/sys for the free space of the disk.
+// Dependencies: google/renameio for atomic, synced files (on Windows they are not atomic; a torn one is noticed when it
+// is read); gofrs/flock, because two agents in one directory would remove each other's files; x/sys for the free space
+// of the disk.
 package cache
 
 import (
@@ -20,7 +21,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-	"github.com/google/renameio/v2"
+	"github.com/google/renameio/v2/maybe"
 
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
@@ -188,7 +189,7 @@ func (c *Cache) Put(d domain.Digest, data []byte) error {
 	path := c.path(d)
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
-		err = renameio.WriteFile(path, data, 0o600)
+		err = maybe.WriteFile(path, data, 0o600)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
+	"github.com/google/renameio/v2/maybe"
 
 	"tensorturn/domain"
 )
@@ -39,7 +39,7 @@ func (c *Cache) Pin(run domain.RunID, round int, blob domain.Digest, objects []d
 	if c.pins[p] != nil {
 		return nil
 	}
-	if err := renameio.WriteFile(filepath.Join(c.dir, pinsDir, p.file()), []byte(b.String()), 0o600); err != nil {
+	if err := maybe.WriteFile(filepath.Join(c.dir, pinsDir, p.file()), []byte(b.String()), 0o600); err != nil {
 		return diskError("pin delta", err)
 	}
 	c.hold(p, objects)
