@@ -197,6 +197,20 @@ func (c *Core) mergeOf(s *run.State) *merging {
 	return m
 }
 
+// redoInspection makes an inspection due again whose finding was not decided.
+func (m *liveness) redoInspection(x Inspected) {
+	if in := m.inspect[x.Job.Slot]; in != nil && sameOffer(in.job, x.Job) {
+		in.running = false
+	}
+}
+
+// redoMerge makes a merge due again whose result was not decided.
+func (m *liveness) redoMerge(x Merged) {
+	if g := m.merges[x.Job.Run]; g != nil && sameMerge(g.job, x.Job) {
+		g.running = false
+	}
+}
+
 func sameMerge(a, b MergeJob) bool {
 	return a.Run == b.Run && a.Round == b.Round && a.Base == b.Base && a.Momentum == b.Momentum && slices.Equal(a.Inputs, b.Inputs)
 }

@@ -6,15 +6,20 @@ import (
 	"tensorturn/domain/event"
 )
 
-// refuseAll answers every input of a batch with one error.
+// refuseAll answers every input of a batch with one error. A worker's result that could not be decided is lost: its job
+// is given out again.
 func (c *Core) refuseAll(now time.Time, in []Input, err error) []Output {
 	var outs []Output
 	for i, x := range in {
-		switch x.(type) {
+		switch x := x.(type) {
 		case Sync:
 			outs = append(outs, Answer{Index: i, Reply: errorReply(c.cfg.Timing, now, err), Err: err})
 		case Do:
 			outs = append(outs, Answer{Index: i, Err: err})
+		case Inspected:
+			c.mem.redoInspection(x)
+		case Merged:
+			c.mem.redoMerge(x)
 		}
 	}
 	return outs
