@@ -1,6 +1,7 @@
 // Package replay reads a whole log again and checks a run against it: the hash chain record by record, the ledger by
 // folding, and every merge by computing it once more from the stored deltas. It trusts nothing but the bytes it is
 // given; the hub has no part in it. It never reads a network or a disk itself: records are fed, blobs come by a callback.
+// The command line calls it, on the machine of whoever wants to know.
 package replay
 
 import (
@@ -14,43 +15,75 @@ import (
 	"tensorturn/projections/timeline"
 )
 
+// checks are the rules of a replay. Only tests switch one off, to see what it holds back.
+type checks struct {
+	chain bool // each record follows the one before it
+	links bool // facts follow from the facts before them
+	bits  bool // a merge gives what the log says
+}
+
+var allChecks = checks{chain: true, links: true, bits: true}
+
 // Log checks a log record by record and folds one run out of it.
 type Log struct {
+	registry *event.Registry
 	verifier *event.Verifier
+	checks   checks
 	id       domain.RunID
 	state    *run.State
 	rounds   []round
 	story    []timeline.Line
+	broken   error // the first failure; it stays
 }
 
 // round is a merge as the log tells it.
 type round struct {
-	fact     run.RoundMerged
-	accepted []run.MergeInput // what the log's contributions say the merge must have read
-	seq      uint64
+	fact run.RoundMerged
+	seq  uint64
 }
 
 // New begins a replay of run id; an empty id only checks the chain.
 func New(r *event.Registry, id domain.RunID) *Log {
-	return &Log{verifier: event.NewVerifier(r), id: id}
+	return &Log{registry: r, verifier: event.NewVerifier(r), checks: allChecks, id: id}
 }
 
-// Add takes the record at seq. An error names the first bad sequence (domain.KindIntegrity).
+// Add takes the record at seq. An error names the first bad sequence (domain.KindIntegrity) and stays.
 func (l *Log) Add(seq uint64, data []byte) error {
-	e, err := l.verifier.Next(seq, data)
-	if err != nil {
+	if l.broken == nil {
+		l.broken = l.add(seq, data)
+	}
+	return l.broken
+}
+
+func (l *Log) add(seq uint64, data []byte) (err error) {
+	e, err := l.decode(seq, data)
+	if err != nil || e.Kind != event.KindRun || domain.RunID(e.Agg) != l.id {
 		return err
 	}
-	if e.Kind != event.KindRun || domain.RunID(e.Agg) != l.id {
-		return nil
+	if l.checks.links {
+		if why := l.contradiction(e); why != "" {
+			return event.Break(seq, why, nil)
+		}
 	}
-	if d, ok := e.Data.(*run.RoundMerged); ok && l.state != nil {
-		inputs, _ := l.state.NeedsMerge()
-		l.rounds = append(l.rounds, round{fact: *d, accepted: inputs, seq: seq})
-	}
+	// Evolve takes only what Decide gave. A forged fact may be one that it cannot apply.
+	defer func() {
+		if p := recover(); p != nil {
+			err = event.Break(seq, "the fact cannot follow those before it", fmt.Errorf("%v", p))
+		}
+	}()
 	l.state = run.Evolve(l.state, e)
+	if d, ok := e.Data.(*run.RoundMerged); ok {
+		l.rounds = append(l.rounds, round{fact: *d, seq: seq})
+	}
 	l.story = append(l.story, timeline.LineOf(e))
 	return nil
+}
+
+func (l *Log) decode(seq uint64, data []byte) (event.Envelope, error) {
+	if !l.checks.chain {
+		return event.Decode(l.registry, seq, data)
+	}
+	return l.verifier.Next(seq, data)
 }
 
 // Head is the last good record and its digest.
@@ -77,41 +110,44 @@ type Report struct {
 	Verdict    string        `json:"replay"` // "bit-exact", or "partial" when some rounds are proven by digests alone
 }
 
-// Verify audits the ledger and recomputes every merge of the run. get reads stored objects; keep holds the newest
-// recomputed weights, so that a base that the keep policy dropped is made again from its predecessor. told is called
-// after each round.
+// Verify audits the ledger, recomputes every merge of the run, and reads data set, model and momentum through. get reads
+// stored objects; keep holds the newest recomputed weights, so that a base that the keep policy dropped is made again
+// from its predecessor. told is called after each round.
 func (l *Log) Verify(ctx context.Context, get blob.Get, keep Scratch, told func(done, all int)) (Report, error) {
+	if l.broken != nil {
+		return Report{}, l.broken
+	}
 	if l.state == nil {
 		return Report{}, domain.NotFound("replay run "+string(l.id), "the log knows no such run", "list them with: tensorturn run list")
 	}
 	if err := run.Audit(l.state); err != nil {
 		return Report{}, err
 	}
-	r := Report{Run: l.id, Phase: l.state.Phase, Rounds: len(l.rounds), HashOnly: []int{}, Model: l.state.Base, Verdict: "bit-exact"}
-	r.Records, r.Head = l.Head()
 	ledger := l.state.Ledger()
-	r.Expected, r.Counted = ledger.Expected, ledger.Counted
+	r := Report{Run: l.id, Phase: l.state.Phase, Expected: ledger.Expected, Counted: ledger.Counted,
+		Rounds: len(l.rounds), HashOnly: []int{}, Model: l.state.Base, Verdict: "bit-exact"}
+	r.Records, r.Head = l.Head()
 	if err := readThrough(ctx, "data set", l.state.Data.Blob, get); err != nil {
 		return r, err
 	}
 	w := &weights{get: get, keep: keep}
-	for i := range l.rounds {
-		ok, err := l.recompute(ctx, w, i)
+	for i, m := range l.rounds {
+		ok, err := l.recompute(ctx, w, m.fact)
 		if err != nil {
-			return r, fmt.Errorf("round %d of run %s (record %d): %w", l.rounds[i].fact.Round, l.id, l.rounds[i].seq, err)
+			return r, fmt.Errorf("round %d of run %s (record %d): %w", m.fact.Round, l.id, m.seq, err)
 		}
 		if ok {
 			r.Recomputed++
 		} else {
-			r.HashOnly = append(r.HashOnly, l.rounds[i].fact.Round)
+			r.HashOnly = append(r.HashOnly, m.fact.Round)
 			r.Verdict = "partial"
 		}
 		if told != nil {
 			told(i+1, len(l.rounds))
 		}
 	}
-	if l.state.Base == "" {
-		return r, nil
+	if err := readThrough(ctx, "model", l.state.Base, get); err != nil {
+		return r, err
 	}
-	return r, readThrough(ctx, "model", l.state.Base, get)
+	return r, readThrough(ctx, "momentum", l.state.Momentum, get)
 }
