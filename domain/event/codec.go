@@ -44,9 +44,12 @@ func Encode(e Envelope) ([]byte, error) {
 	if err := validate(e); err != nil {
 		return nil, err
 	}
-	prev, err := hex.DecodeString(string(e.Prev))
-	if err != nil || len(prev) == 0 {
-		prev = nil
+	var prev []byte
+	if e.Prev != "" {
+		if _, err := domain.ParseDigest(string(e.Prev)); err != nil {
+			return nil, err
+		}
+		prev, _ = hex.DecodeString(string(e.Prev)) // a digest is hex
 	}
 	data, err := pack.Encode(e.Data)
 	if err != nil {
@@ -125,9 +128,5 @@ func validate(e Envelope) error {
 	if why != "" {
 		return domain.Invalid("event "+domain.Clip(e.ID, 80), why, "")
 	}
-	if e.Prev == "" {
-		return nil
-	}
-	_, err := domain.ParseDigest(string(e.Prev))
-	return err
+	return nil
 }

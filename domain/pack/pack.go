@@ -69,8 +69,10 @@ func Decode(b []byte, lim Limits, v any) error {
 	if err := walk(b, s, lim); err != nil {
 		return err
 	}
-	// Not msgpack.Unmarshal: it preallocates values in goroutines that never end.
-	if err := msgpack.NewDecoder(bytes.NewReader(b)).Decode(v); err != nil {
+	dec := msgpack.GetDecoder()
+	defer msgpack.PutDecoder(dec)
+	dec.Reset(bytes.NewReader(b)) // not msgpack.Unmarshal: it preallocates values in goroutines that never end
+	if err := dec.Decode(v); err != nil {
 		return invalid(err.Error())
 	}
 	if s.times {
