@@ -20,7 +20,7 @@ func (c *Core) next(now time.Duration, s *slot) Effect {
 	l.retryAt = 0
 	if !l.prepared {
 		s.trainerOpen = true
-		return l.begin(opPrepare, now, Prepare{Slot: s.index, Epoch: l.epoch, Run: l.run, Unit: l.unit, Job: l.job, Base: l.want.base})
+		return l.begin(opPrepare, now, Prepare{Slot: s.index, Epoch: l.epoch, Run: l.run, Unit: l.unit, Round: l.round, Job: l.job, Base: l.want.base})
 	}
 	switch l.unit {
 	case run.UnitInit:

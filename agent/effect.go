@@ -24,6 +24,7 @@ type (
 		Epoch domain.Epoch
 		Run   domain.RunID
 		Unit  run.Unit
+		Round int // of the lease
 		Job   wire.Job
 		Base  domain.Digest // empty for an init unit
 	}

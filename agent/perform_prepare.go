@@ -37,11 +37,24 @@ func (w *worker) prepare(e Prepare) (Input, error) {
 		}
 	}
 	if e.Unit == run.UnitTrain {
+		if err := w.rejoin(e.Round); err != nil {
+			return nil, err
+		}
 		if err := w.load(e.Base); err != nil {
 			return nil, err
 		}
 	}
 	return Prepared{Slot: w.slot, Epoch: e.Epoch}, nil
+}
+
+// rejoin has the trainer forget its optimizer state when the slot has missed too many rounds, or comes late into the run.
+func (w *worker) rejoin(round int) error {
+	missed := round - w.round - 1
+	w.round = round
+	if missed <= trainer.MaxMissedRounds {
+		return nil
+	}
+	return w.call(func(ctx context.Context, t trainer.Trainer) error { return t.Rejoin(ctx) })
 }
 
 // openTrainer opens the run's trainer over data that is fetched as it is read.
@@ -61,7 +74,7 @@ func (w *worker) openTrainer(e Prepare) error {
 		}
 		t = slow
 	}
-	w.trainer, w.run = t, e.Run
+	w.trainer, w.run, w.round = t, e.Run, 0
 	return nil
 }
 

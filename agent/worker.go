@@ -37,6 +37,7 @@ type worker struct {
 	trainer trainer.Trainer
 	torn    bool // a call into the trainer was cancelled: it may only be closed
 	run     domain.RunID
+	round   int // newest round the open trainer trained in, 0 when none
 	job     wire.Job
 	meter   *meter
 	ctx     context.Context // of the running task

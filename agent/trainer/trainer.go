@@ -14,6 +14,12 @@ import (
 	"tensorturn/domain/safetensors"
 )
 
+// Optimizer state across rounds (design section 5; algorithms: DiLoCo keeps inner state, a late joiner ramps).
+const (
+	MaxMissedRounds = 5  // more than these, and the state is zeroed
+	RampSteps       = 50 // steps until the full learning rate after that
+)
+
 // Job is what a trainer is opened with.
 type Job struct {
 	Run     domain.RunID
@@ -32,6 +38,9 @@ type Trainer interface {
 	Init(ctx context.Context) error
 	// Load replaces the weights by a safetensors stream whose layout must equal Layout.
 	Load(ctx context.Context, weights io.Reader) error
+	// Rejoin forgets the optimizer state and lets the learning rate ramp up over RampSteps steps. The agent calls it before
+	// Load when the slot has missed more than MaxMissedRounds rounds: moments that old point elsewhere.
+	Rejoin(ctx context.Context) error
 	// Save writes the weights as a safetensors stream in canonical order.
 	Save(ctx context.Context, w io.Writer) error
 	// Train trains the chunk on the present weights. Samples come in the order of the run's permutation, the learning

@@ -63,7 +63,7 @@ func (t *Trainer) step(batch []int, clock int64) (float64, error) {
 	if err := t.set.Rows(batch, x.Data, m.loss.Labels()); err != nil {
 		return 0, err
 	}
-	rate := t.rate(clock, clock+int64(len(batch)))
+	rate := t.ramped(t.rate(clock, clock+int64(len(batch))))
 	m.tape.Forward()
 	loss := m.loss.Loss()
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
@@ -77,11 +77,20 @@ func (t *Trainer) step(batch []int, clock int64) (float64, error) {
 	}
 	optimizer.Clip(m.params.Grad, norm, t.spec.Optimizer.Clip)
 	t.optimizer.Step(m.params.Data, m.params.Grad, rate)
+	t.ramp = max(t.ramp-1, 0)
 	return loss, nil
 }
 
 func (t *Trainer) rate(from, to int64) float64 {
 	return optimizer.Rate(t.spec.Schedule, t.spec.Optimizer.LR, from, to, run.TotalSamples(t.spec, t.data))
+}
+
+// ramped is the rate of this step while a slot that rejoined ramps up: 1/50, 2/50, ... of it.
+func (t *Trainer) ramped(rate float64) float64 {
+	if t.ramp == 0 {
+		return rate // not one bit may change
+	}
+	return rate * float64(trainer.RampSteps-t.ramp+1) / trainer.RampSteps
 }
 
 func diverged(why string, rate float64) error {

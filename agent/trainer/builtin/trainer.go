@@ -41,6 +41,7 @@ type Trainer struct {
 	model     *model
 	optimizer optimizer.Optimizer
 
+	ramp     int // steps until the full learning rate, after Rejoin
 	batch    int // most samples of a step
 	features []float32
 	indices  []int // rows of the chunk in training order
@@ -87,6 +88,16 @@ func Open(ctx context.Context, job trainer.Job) (trainer.Trainer, error) {
 // Layout implements trainer.Trainer.
 func (t *Trainer) Layout() []safetensors.Tensor {
 	return append([]safetensors.Tensor(nil), t.model.layout...)
+}
+
+// Rejoin implements trainer.Trainer.
+func (t *Trainer) Rejoin(context.Context) error {
+	fresh, err := optimizer.New(t.spec.Optimizer, len(t.model.params.Data))
+	if err != nil {
+		return err
+	}
+	t.optimizer, t.ramp = fresh, trainer.RampSteps
+	return nil
 }
 
 // Close implements trainer.Trainer.
