@@ -50,7 +50,7 @@ func (g *Gateway) registerMachines(api huma.API) {
 				if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: command(in.Body.Reason)}); err != nil {
 					return nil, err
 				}
-				return g.showMachine(in.ID)
+				return g.showMachine(string(m.Body.ID)) // a revoked machine is not found by its name any more
 			})
 	}
 }
