@@ -9,65 +9,57 @@ import (
 	"tensorturn/domain/run"
 )
 
+// row is one machine: the aggregate's own fold, so that people see what the hub decides by, and what only they ask for.
+type row struct {
+	state    *machine.State
+	since    time.Time // of the present standing
+	restarts int
+	slots    []Slot
+}
+
 func (v *View) applyMachine(e event.Envelope) {
 	id := domain.MachineID(e.Agg)
-	if d, ok := e.Data.(*machine.BecameEnrolled); ok {
-		m := &Machine{ID: id, Name: d.Name, Standing: machine.Enrolled, Enrolled: e.Time, Since: e.Time, NKey: d.NKey, Account: d.Account}
-		m.resize(d.Slots)
-		v.byID[id], v.byNKey[d.NKey] = m, id
-		v.order = append(v.order, id)
-		return
-	}
-	m, ok := v.byID[id]
+	r, ok := v.byID[id]
 	if !ok {
-		return
+		r = &row{}
+		v.byID[id] = r
+		v.order = append(v.order, id)
+	}
+	before := machine.Standing("")
+	if ok {
+		before = r.state.Standing
+	}
+	r.state = machine.Evolve(r.state, e)
+	if r.state.Standing != before {
+		r.since = e.Time
 	}
 	switch d := e.Data.(type) {
+	case *machine.BecameEnrolled:
+		v.byNKey[d.NKey] = id
 	case *machine.BecameOnline:
-		m.stand(machine.Online, e.Time)
-		m.resize(d.Slots)
 		if d.Restarted {
-			m.Restarts++
-			m.Draining = false
+			r.restarts++
 		}
-	case *machine.BecameSuspect:
-		m.stand(machine.Suspect, e.Time)
-	case *machine.BecameLost:
-		m.stand(machine.Lost, e.Time)
-	case *machine.BecameDraining:
-		m.Draining = true
-	case *machine.BecameDrained:
-		m.stand(machine.Drained, e.Time)
-		m.Draining = false
-	case *machine.Resumed:
-		m.Draining, m.Quarantined = false, ""
-	case *machine.BecameRevoked:
-		m.stand(machine.Revoked, e.Time)
-		m.Draining = false
-	case *machine.BecameQuarantined:
-		m.Quarantined = d.Reason
 	}
+	r.resize(r.state.Slots)
 }
 
-func (m *Machine) stand(s machine.Standing, at time.Time) { m.Standing, m.Since = s, at }
-
-// resize gives the machine n slots and keeps what the remaining ones hold. 0 leaves the number as it is.
-func (m *Machine) resize(n int) {
-	if n == 0 {
-		return
+// resize gives the machine n slots and keeps what the remaining ones hold.
+func (r *row) resize(n int) {
+	for i := len(r.slots); i < n; i++ {
+		r.slots = append(r.slots, Slot{Slot: domain.Slot(r.state.ID, i)})
 	}
-	for i := len(m.Slots); i < n; i++ {
-		m.Slots = append(m.Slots, Slot{Slot: domain.Slot(m.ID, i)})
-	}
-	m.Slots = m.Slots[:n]
+	r.slots = r.slots[:n]
 }
 
-// applyRun follows leases.
+// applyRun follows leases. Those of an init unit and of an evaluation end with a release of their own.
 func (v *View) applyRun(e event.Envelope) {
 	id := domain.RunID(e.Agg)
 	switch d := e.Data.(type) {
 	case *run.LeaseGranted:
-		v.hold(d.Slot, Slot{Slot: d.Slot, Run: id, Unit: d.Unit, Round: d.Round, Epoch: domain.Epoch(e.Seq)})
+		if s := v.slot(d.Slot); s != nil {
+			*s = Slot{Slot: d.Slot, Run: id, Unit: d.Unit, Round: d.Round, Epoch: domain.Epoch(e.Seq)}
+		}
 	case *run.LeaseReleased:
 		v.free(d.Slot, d.Epoch)
 	case *run.LeaseExpired:
@@ -76,21 +68,21 @@ func (v *View) applyRun(e event.Envelope) {
 		v.free(d.Slot, d.Epoch)
 	case *run.EvaluationFailed:
 		v.free(d.Slot, d.Epoch)
-	case *run.Evaluated:
-		v.free(d.Slot, d.Epoch)
-	case *run.Initialised:
-		v.free(d.Slot, d.Epoch)
 	}
 }
 
-func (v *View) hold(id domain.SlotID, s Slot) {
-	if m, ok := v.byID[id.Machine()]; ok && id.Index() >= 0 && id.Index() < len(m.Slots) {
-		m.Slots[id.Index()] = s
+// slot finds a slot, nil when the machine does not have it.
+func (v *View) slot(id domain.SlotID) *Slot {
+	r, ok := v.byID[id.Machine()]
+	if i := id.Index(); ok && i >= 0 && i < len(r.slots) {
+		return &r.slots[i]
 	}
+	return nil
 }
 
+// free takes the lease of the epoch from the slot; a newer one stays.
 func (v *View) free(id domain.SlotID, epoch domain.Epoch) {
-	if m, ok := v.byID[id.Machine()]; ok && id.Index() >= 0 && id.Index() < len(m.Slots) && m.Slots[id.Index()].Epoch == epoch {
-		m.Slots[id.Index()] = Slot{Slot: id}
+	if s := v.slot(id); s != nil && s.Epoch == epoch {
+		*s = Slot{Slot: id}
 	}
 }

@@ -37,7 +37,7 @@ type Slot struct {
 
 // View holds all machines and tokens.
 type View struct {
-	byID   map[domain.MachineID]*Machine
+	byID   map[domain.MachineID]*row
 	order  []domain.MachineID
 	byNKey map[string]domain.MachineID
 	tokens tokens
@@ -45,7 +45,7 @@ type View struct {
 
 // New returns an empty view.
 func New() *View {
-	return &View{byID: map[domain.MachineID]*Machine{}, byNKey: map[string]domain.MachineID{}, tokens: newTokens()}
+	return &View{byID: map[domain.MachineID]*row{}, byNKey: map[string]domain.MachineID{}, tokens: newTokens()}
 }
 
 // Name names the view.
@@ -55,44 +55,47 @@ func (v *View) Name() string { return "fleet" }
 func (v *View) List() []Machine {
 	out := make([]Machine, 0, len(v.order))
 	for _, id := range v.order {
-		out = append(out, v.byID[id].copied())
+		out = append(out, v.byID[id].machine())
 	}
 	return out
 }
 
-// Find gives the machine with the id, or else the only one with the name.
+// Find gives the machine with the id, or else the only one with the name that is not revoked.
 func (v *View) Find(idOrName string) (Machine, bool) {
-	if m, ok := v.byID[domain.MachineID(idOrName)]; ok {
-		return m.copied(), true
+	if r, ok := v.byID[domain.MachineID(idOrName)]; ok {
+		return r.machine(), true
 	}
-	var found *Machine
+	var found *row
 	for _, id := range v.order {
-		if m := v.byID[id]; m.Name == idOrName && m.Standing != machine.Revoked {
+		if r := v.byID[id]; r.state.Name == idOrName && r.state.Standing != machine.Revoked {
 			if found != nil {
 				return Machine{}, false
 			}
-			found = m
+			found = r
 		}
 	}
 	if found == nil {
 		return Machine{}, false
 	}
-	return found.copied(), true
+	return found.machine(), true
 }
 
 // ByNKey gives the machine that a public nkey belongs to, "" when there is none.
 func (v *View) ByNKey(nkey string) (domain.MachineID, machine.Standing) {
-	m, ok := v.byID[v.byNKey[nkey]]
+	r, ok := v.byID[v.byNKey[nkey]]
 	if !ok {
 		return "", ""
 	}
-	return m.ID, m.Standing
+	return r.state.ID, r.state.Standing
 }
 
-func (m *Machine) copied() Machine {
-	c := *m
-	c.Slots = slices.Clone(m.Slots)
-	return c
+// machine makes the row's picture; it shares nothing with the row.
+func (r *row) machine() Machine {
+	s := r.state
+	return Machine{
+		ID: s.ID, Name: s.Name, Standing: s.Standing, Draining: s.Draining && s.Standing != machine.Drained, Quarantined: s.Quarantined,
+		Slots: slices.Clone(r.slots), Enrolled: s.EnrolledAt, Since: r.since, Restarts: r.restarts, NKey: s.NKey, Account: s.Account,
+	}
 }
 
 // Apply folds one event.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"time"
 
 	"tensorturn/domain"
@@ -17,8 +18,11 @@ type Token struct {
 	Revoked bool           `json:"revoked"`
 }
 
-// maxTokens bounds the list: the oldest go first.
-const maxTokens = 1024
+// Live reports whether the token admits a machine at the time now.
+func (t Token) Live(now time.Time) bool { return !t.Revoked && t.Uses > 0 && now.Before(t.Expires) }
+
+// maxTokens bounds the list. The pool has at most pool.MaxTokens live ones, so that a dead one can always go.
+const maxTokens = pool.MaxTokens + 256
 
 type tokens struct {
 	byID  map[domain.TokenID]*Token
@@ -36,22 +40,37 @@ func (v *View) Tokens() []Token {
 	return out
 }
 
+// Token gives one token. What was dropped from the list is not live any more.
+func (v *View) Token(id domain.TokenID) (Token, bool) {
+	if t, ok := v.tokens.byID[id]; ok {
+		return *t, true
+	}
+	return Token{}, false
+}
+
 func (t *tokens) apply(e event.Envelope) {
 	switch d := e.Data.(type) {
 	case *pool.TokenCreated:
 		t.byID[d.Token] = &Token{ID: d.Token, Uses: d.Uses, Expires: time.UnixMicro(d.Expires).UTC(), Created: e.Time}
 		t.order = append(t.order, d.Token)
-		if len(t.order) > maxTokens {
-			delete(t.byID, t.order[0])
-			t.order = t.order[1:]
-		}
+		t.bound(e.Time)
 	case *pool.TokenUsed:
 		if k, ok := t.byID[d.Token]; ok {
-			k.Uses--
+			k.Uses = d.Left
 		}
 	case *pool.TokenRevoked:
 		if k, ok := t.byID[d.Token]; ok {
 			k.Revoked = true
 		}
 	}
+}
+
+// bound drops the oldest token that is dead at the time now, when there are too many.
+func (t *tokens) bound(now time.Time) {
+	if len(t.order) <= maxTokens {
+		return
+	}
+	i := max(slices.IndexFunc(t.order, func(id domain.TokenID) bool { return !t.byID[id].Live(now) }), 0)
+	delete(t.byID, t.order[i])
+	t.order = slices.Delete(t.order, i, i+1)
 }

@@ -62,13 +62,14 @@ func (v *View) applyRound(r *Run, e event.Envelope) {
 		r.Rounds.Planned = max(r.Rounds.Planned, d.Round)
 	case *run.RoundExtended:
 		r.Rounds.Stalled = true
+	case *run.RoundClosed:
+		r.Rounds.Stalled = false
 	case *run.RoundMerged:
 		r.Model, r.Rounds.Merged, r.Rounds.Open = d.NextBase, d.Round, 0
 		if r.Rounds.Merged >= r.Rounds.Planned && r.Ledger.Counted == r.Ledger.Expected {
 			r.Phase = run.PhaseEvaluating
 		}
-	case *run.Evaluated:
-		free(v.slot(r, d.Slot))
+	case *run.Evaluated: // its lease ends with a release of its own
 		r.Evaluations = append(r.Evaluations, *d)
 		if n := len(r.Evaluations); n > MaxEvaluations {
 			r.Evaluations = r.Evaluations[n-MaxEvaluations:]

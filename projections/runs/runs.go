@@ -72,16 +72,15 @@ type Slot struct {
 
 // Totals are sums over the run.
 type Totals struct {
-	Steals    int   `json:"steals"`          // steal decisions
-	Stolen    int   `json:"stolen_chunks"`   // chunks moved by them
-	Requeued  int   `json:"requeued_chunks"` // chunks given back because their holder was lost
-	Expired   int   `json:"leases_expired"`
-	Refused   int   `json:"refused_contributions"`
-	Revoked   int   `json:"revoked_contributions"`
-	Cut       int   `json:"cut_contributions"`
-	Uploaded  int   `json:"contributions"`
-	TaskFails int   `json:"task_failures"`
-	Samples   int64 `json:"-"`
+	Steals    int `json:"steals"`          // steal decisions
+	Stolen    int `json:"stolen_chunks"`   // chunks moved by them
+	Requeued  int `json:"requeued_chunks"` // chunks given back because their holder was lost
+	Expired   int `json:"leases_expired"`
+	Refused   int `json:"refused_contributions"`
+	Revoked   int `json:"revoked_contributions"`
+	Cut       int `json:"cut_contributions"`
+	Uploaded  int `json:"contributions"`
+	TaskFails int `json:"task_failures"`
 }
 
 // MaxEvaluations bounds the list kept for each run.
