@@ -36,9 +36,18 @@ type Config struct {
 	// Process tells this hub process from its predecessors: command ids contain it, so that a record of an earlier
 	// process is never taken for one's own. Drawn at the edge; any id.
 	Process string
+	// Known is a position of the log that was kept outside of it, zero for none: Open demands it. A store that was cut
+	// short, or rewritten below it, is damage and not a shorter log.
+	Known Position
 	// Replayed, if set, is given every event of the log by Open, in order and in lists of at most
 	// domain.MaxBatchEvents: projections start from it and go on with Committed.
 	Replayed func([]event.Envelope)
+}
+
+// Position is a record's place in the log with its digest.
+type Position struct {
+	Seq    uint64
+	Digest domain.Digest
 }
 
 // backoff doubles from first with the attempts made so far, up to most.

@@ -118,6 +118,7 @@ func (s *Service) step(ts []task) {
 		s.deliver(o, answers)
 	}
 	s.noteReadOnly()
+	s.noteHead()
 	for _, t := range ts {
 		if t.after != nil {
 			t.after()

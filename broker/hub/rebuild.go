@@ -34,6 +34,9 @@ func (c *Core) rebuild(ctx context.Context, tell func([]event.Envelope)) error {
 		news = nil
 	}
 	cm := broker.NewCommitter(c.log, c.reg)
+	if k := c.cfg.Known; k.Seq > 0 {
+		cm.Expect(k.Seq, k.Digest)
+	}
 	err := cm.Open(ctx, func(e event.Envelope) error {
 		f.apply(e)
 		if e.Seq > c.delivered && tell != nil {
@@ -61,7 +64,7 @@ func (c *Core) rebuild(ctx context.Context, tell func([]event.Envelope)) error {
 }
 
 func readOnlyBecause(err error) error {
-	return &domain.Error{Kind: domain.KindIntegrity, Op: "the hub is read-only", Why: err.Error(),
+	return &domain.Error{Kind: domain.KindIntegrity, Op: "the hub is read-only", Why: "its log is not to be trusted", Err: err,
 		Next: "stop the hub, run `tensorturn log verify`, and restore the log from a backup"}
 }
 

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -51,8 +52,11 @@ type ServiceConfig struct {
 	Admit  func(domain.MachineID)
 	CutOff func(domain.MachineID)
 	// Heads signs positions of the log for the agents to keep; nil for none.
-	Heads  Heads
-	Logger zerolog.Logger
+	Heads Heads
+	// KeepHead stores the log's newest position outside the log, so that the next start can demand it (Config.Known). It is
+	// called on a goroutine of its own, at most once in keepEvery while the log grows, and at Stop. Nil: it is not kept.
+	KeepHead func(Position) error
+	Logger   zerolog.Logger
 }
 
 // Service is the goroutine around Core: it collects inputs, gives time, delivers outputs, runs the workers.
@@ -81,7 +85,8 @@ type Service struct {
 	merge   func(context.Context, MergeJob) Merged
 
 	heads   *headKeeper
-	cancel  context.CancelFunc // ends the workers
+	at      atomic.Pointer[Position] // end of the log, set by the loop
+	cancel  context.CancelFunc       // ends the workers
 	workers sync.WaitGroup
 	loop    sync.WaitGroup
 	closing chan struct{} // closed: take no more inputs
@@ -135,6 +140,7 @@ func (s *Service) Start(ctx context.Context) error {
 		return err
 	}
 	s.noteReadOnly()
+	s.noteHead()
 	if s.cfg.Admit != nil {
 		for _, m := range s.core.Machines() {
 			if st, _ := s.core.Machine(m); st.Standing != revokedStanding {
@@ -174,4 +180,7 @@ func (s *Service) Stop() {
 	}
 	s.loop.Wait()
 	s.workers.Wait()
+	if was == stateRunning {
+		s.saveHead(Position{})
+	}
 }

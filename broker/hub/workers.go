@@ -14,6 +14,7 @@ func (s *Service) startWorkers(ctx context.Context) {
 	s.workers.Go(func() { s.mergeAll(ctx) })
 	s.workers.Go(func() { s.collectAll(ctx) })
 	s.workers.Go(s.sendReplies)
+	s.workers.Go(func() { s.keepHeads(ctx) })
 }
 
 func (s *Service) inspectAll(ctx context.Context) {

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/google/renameio/v2"
+
+	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
 	"tensorturn/domain"
 	"tensorturn/projections/fleet"
@@ -56,4 +61,26 @@ func (h *hubProcess) withAccount(m domain.MachineID, encode func(identity.Machin
 		return err
 	}
 	return use(token)
+}
+
+// logHeadFile holds the newest signed position of the log, beside the store and not inside it: a store that was cut short
+// looks like a shorter log to itself.
+func (h *hubProcess) logHeadFile() string { return filepath.Join(h.opts.dir, "log.head") }
+
+func (h *hubProcess) keepHead(p hub.Position) error {
+	return renameio.WriteFile(h.logHeadFile(), h.keys.Heads().Sign(p.Seq, p.Digest), 0o600)
+}
+
+// knownHead is the position kept by the process before. A file that this hub did not sign says nothing.
+func (h *hubProcess) knownHead() hub.Position {
+	b, err := os.ReadFile(h.logHeadFile())
+	if err != nil {
+		return hub.Position{}
+	}
+	seq, digest, err := h.keys.Heads().Open(b)
+	if err != nil {
+		h.opts.logger.Warn().Err(err).Str("file", h.logHeadFile()).Msg("kept position of the log is not ours, ignored")
+		return hub.Position{}
+	}
+	return hub.Position{Seq: seq, Digest: digest}
 }

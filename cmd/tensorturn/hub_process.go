@@ -190,8 +190,9 @@ func (h *hubProcess) startService(ctx context.Context) error {
 		return err
 	}
 	h.service = hub.NewService(hub.ServiceConfig{
-		Core: hub.Config{Timing: domain.TimingOf(h.opts.lease), Process: newID("h")},
-		Log:  h.store.Log, Registry: registry(), Blobs: h.store.Blobs, Beats: h.store.Heartbeats,
+		Core:     hub.Config{Timing: domain.TimingOf(h.opts.lease), Process: newID("h"), Known: h.knownHead()},
+		KeepHead: h.keepHead,
+		Log:      h.store.Log, Registry: registry(), Blobs: h.store.Blobs, Beats: h.store.Heartbeats,
 		Link: hub.NewNATSLink(nc), Renew: h.renew, Admit: h.admit, CutOff: h.cutOff, Heads: h.keys.Heads(),
 		Logger: h.opts.logger,
 	})

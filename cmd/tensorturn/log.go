@@ -29,6 +29,11 @@ func logVerify(a *app) *cobra.Command {
 			if herr := cl.call(c.Context(), http.MethodPost, "/api/v1/log/verify", struct{}{}, &hub); herr == nil {
 				v.ReadOnly = hub.ReadOnly
 			}
+			if err == nil && v.ReadOnly != "" {
+				// the records that are left hold together, and the hub knows that some are missing
+				v.OK, v.Reason = false, v.ReadOnly
+				err = domain.Integrity("verify log", v.ReadOnly, "stop the hub and restore its folder from a backup")
+			}
 			if a.json {
 				if perr := a.object(v); perr != nil {
 					return perr
