@@ -3,6 +3,8 @@ package hub
 import (
 	"context"
 	"time"
+
+	"tensorturn/domain"
 )
 
 // startWorkers begins the goroutines that read deltas, merge rounds, collect blobs and send replies. All but the last
@@ -40,14 +42,22 @@ func (s *Service) mergeAll(ctx context.Context) {
 			began := time.Now()
 			s.setMerging(began)
 			m := s.merge(ctx, j)
-			s.cfg.Logger.Info().Str("run", string(j.Run)).Int("round", j.Round).Int64("took_ms", time.Since(began).Milliseconds()).
-				AnErr("err", m.Err).Int("unreadable", len(m.Unreadable)).Msg("round merged")
+			s.logMerge(m, time.Since(began))
 			s.post(ctx, m)
 			s.setMerging(time.Time{}) // the log names what was written, or nobody ever will
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// logMerge says how a merge went. One that failed is said aloud: its run stands still until it succeeds.
+func (s *Service) logMerge(m Merged, took time.Duration) {
+	l, text := s.cfg.Logger.Info(), "round merged"
+	if m.Err != nil || len(m.Unreadable) > 0 {
+		l, text = s.cfg.Logger.Warn().AnErr("err", m.Err).Int("unreadable", len(m.Unreadable)).Str("next", domain.NextOf(m.Err)), "round not merged, tried again"
+	}
+	l.Str("run", string(m.Job.Run)).Int("round", m.Job.Round).Int64("took_ms", took.Milliseconds()).Msg(text)
 }
 
 func (s *Service) setMerging(t time.Time) {
