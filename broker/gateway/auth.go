@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/rs/zerolog"
 
 	"tensorturn/broker/identity"
@@ -35,7 +36,13 @@ func (g *Gateway) operatorOnly(next http.Handler) http.Handler {
 	})
 }
 
+// callerKey finds the caller of a blob request in its context: a machine's id, or "" for the operator.
 type callerKey struct{}
+
+func callerOf(r *http.Request) domain.MachineID {
+	m, _ := r.Context().Value(callerKey{}).(domain.MachineID)
+	return m
+}
 
 // blobCaller lets the operator and enrolled machines through. A machine shows a short-lived token that its own nkey
 // signed; the key must be that of a machine that is not revoked.
@@ -62,14 +69,25 @@ func (g *Gateway) blobCaller(next http.Handler) http.Handler {
 	})
 }
 
-// recovered turns a panic of one request into a 500 and a log line; the hub's own state is not touched by handlers.
+// recovered turns a panic of one request into a 500 and a log line; the hub's own state is not touched by handlers. An
+// answer that has begun is cut, so that nobody takes it for whole.
 func (g *Gateway) recovered(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w := middleware.NewWrapResponseWriter(rw, r.ProtoMajor)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
 		defer func() {
-			if p := recover(); p != nil && p != http.ErrAbortHandler {
-				g.cfg.Logger.Error().Interface("panic", p).Str("path", domain.Clip(r.URL.Path, 80)).Bytes("stack", debug.Stack()).Msg("request failed inside")
-				refuse(w, &domain.Error{Kind: domain.KindInternal, Op: "serve", Why: "panic"})
+			p := recover()
+			if p == nil {
+				return
 			}
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			g.cfg.Logger.Error().Interface("panic", p).Str("path", domain.Clip(r.URL.Path, 80)).Bytes("stack", debug.Stack()).Msg("request failed inside")
+			if w.Status() != 0 {
+				panic(http.ErrAbortHandler)
+			}
+			g.refuse(w, &domain.Error{Kind: domain.KindInternal, Op: "serve", Why: "panic"})
 		}()
 		next.ServeHTTP(w, r)
 	})

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
 
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
@@ -12,12 +14,14 @@ import (
 	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
 	"tensorturn/domain/pool"
+	"tensorturn/projections/fleet"
 )
 
 // Enrolment limits: a token has 178 random bits, so these protect the hub's time, not the token.
 const (
 	enrolPerSecond = 10
 	enrolBurst     = 60
+	maxEnrolBytes  = 16 << 10 // ours are below 2 KiB
 )
 
 // EnrolRequest is the body of POST /api/v1/enrol. The machine made its nkey itself; Proof, signed by it for
@@ -40,18 +44,18 @@ type EnrolReply struct {
 // enrol turns a token into a machine. One batch uses the token and enrols the machine: both or neither.
 func (g *Gateway) enrol(w http.ResponseWriter, r *http.Request) {
 	if !g.enrolments.Allow() {
-		refuse(w, domain.Unavailable("enrol", "too many enrolments at once", "try again in a moment", nil))
+		g.refuse(w, domain.Unavailable("enrol", "too many enrolments at once", "try again in a moment", nil))
 		return
 	}
 	var q EnrolRequest
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 16<<10)).Decode(&q); err != nil {
-		refuse(w, domain.Invalid("enrol", "the body is not what an agent sends", "use the agent of this hub's version: "+g.cfg.Version))
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEnrolBytes)).Decode(&q); err != nil {
+		g.refuse(w, domain.Invalid("enrol", "the body is not what an agent sends", "use the agent of this hub's version: "+g.cfg.Version))
 		return
 	}
 	reply, err := g.admit(r, q)
 	if err != nil {
 		g.cfg.Logger.Warn().Str("remote", r.RemoteAddr).Err(err).Msg("enrolment refused")
-		refuse(w, err)
+		g.refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -91,15 +95,19 @@ func (g *Gateway) admit(r *http.Request, q EnrolRequest) (EnrolReply, error) {
 	return EnrolReply{Machine: id, Credential: jwt, CA: string(g.cfg.CA), HeadKey: g.cfg.HeadKey}, nil
 }
 
-// newMachine makes the machine's account and then, in one batch, uses the token and enrols the machine. An account whose
-// machine was refused is a file that nobody names.
+// newMachine makes the machine's account and then, in one batch, uses the token and enrols the machine. Its id is made
+// from its key: asked twice at once, the same machine enrols once. A token that admits nobody is refused before, since an
+// account is a file, and whoever knows no token must not be able to fill the disk.
 func (g *Gateway) newMachine(r *http.Request, token identity.Token, nkey string, q EnrolRequest) (domain.MachineID, error) {
-	id := domain.MachineID(readableID(q.Name, "machine", g.cfg.NewID("m")))
+	now := g.cfg.Now()
+	if err := g.admits(token, now); err != nil {
+		return "", err
+	}
+	id := g.idFor(q.Name, nkey)
 	account, err := g.cfg.Enrol.NewAccount(id)
 	if err != nil {
 		return "", err
 	}
-	now := g.cfg.Now()
 	return id, g.cfg.Hub.Do(r.Context(), hub.Do{
 		Command: domain.CommandID(g.cfg.NewID("c")), Actor: event.Actor("machine:" + string(id)),
 		Targets: []hub.Target{
@@ -109,13 +117,47 @@ func (g *Gateway) newMachine(r *http.Request, token identity.Token, nkey string,
 	})
 }
 
+// admits looks the token up before anything is made for it; the hub decides. Its id is the half of its secret's hash, so
+// whoever names a known id holds the secret, and may be told what became of it.
+func (g *Gateway) admits(token identity.Token, now time.Time) error {
+	var t fleet.Token
+	known := false
+	g.cfg.Views.Engine.Read(func(uint64) { t, known = g.cfg.Views.Fleet.Token(token.ID()) })
+	op, next := "join with token "+string(token.ID()), "ask the pool's owner for a new one: tensorturn token create"
+	switch {
+	case !known:
+		return domain.Denied(op, "the token is not known to this pool", "check that it was copied whole and is for this hub, or "+next)
+	case t.Revoked:
+		return domain.Denied(op, "the token was revoked", next)
+	case t.Uses < 1:
+		return domain.Denied(op, "the token is used up", next)
+	case !t.Live(now):
+		return domain.Denied(op, "the token expired at "+t.Expires.Format(time.RFC3339), next)
+	}
+	return nil
+}
+
+// idFor gives the machine its id. A short tail that another key has is made longer.
+func (g *Gateway) idFor(name, nkey string) domain.MachineID {
+	id := domain.MachineID(readableID(name, "machine", keyTail(nkey, tailSize)))
+	taken := false
+	g.cfg.Views.Engine.Read(func(uint64) {
+		m, ok := g.cfg.Views.Fleet.Find(string(id))
+		taken = ok && m.ID == id && m.NKey != nkey
+	})
+	if taken {
+		return domain.MachineID(readableID(name, "machine", keyTail(nkey, longTail)))
+	}
+	return id
+}
+
 // checkEnrol refuses what cannot be a machine.
 func checkEnrol(q EnrolRequest) error {
 	if q.Slots < 1 || q.Slots > domain.MaxSlotsPerMachine {
 		return domain.Invalid("enrol", "the number of slots is out of range", "give --slots from 1 to "+strconv.Itoa(domain.MaxSlotsPerMachine))
 	}
-	if q.Name == "" || len(q.Name) > domain.MaxNameLength || strings.ContainsFunc(q.Name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return domain.Invalid("enrol", "the machine's name is empty, too long or has control characters", "give --name")
+	if q.Name == "" || len(q.Name) > domain.MaxNameLength || strings.ContainsFunc(q.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return domain.Invalid("enrol", "the machine's name is empty, too long or has characters that cannot be printed", "give --name")
 	}
 	return nil
 }

@@ -1,6 +1,9 @@
 // Package gateway is the HTTPS front: one public port for the API, blobs, enrolment, install and the WebSocket to the
 // embedded NATS server. It checks who asks and how much, and hands on: to the hub for commands, to the views for
-// questions, to the stores for bytes. It decides nothing.
+// questions, to the stores for bytes. It decides nothing. cmd wires it; DESIGN.md has the path of one request.
+//
+// Dependencies: huma describes the API in OpenAPI 3.1 from the Go types and checks bodies by it; chi routes; x/time/rate
+// paces enrolment.
 package gateway
 
 import (
@@ -38,6 +41,7 @@ const (
 	maxHeaderBytes = 64 << 10
 	maxBodyBytes   = 1 << 20          // of an API call; blobs have their own limit
 	maxWait        = 25 * time.Second // long polls end below the idle limits of common proxies
+	maxWrite       = 15 * time.Minute // one answer of bytes: this program at 0.3 Mbit/s
 	shutdownWait   = 10 * time.Second
 )
 
@@ -96,20 +100,27 @@ type Config struct {
 type Gateway struct {
 	cfg        Config
 	server     *http.Server
-	done       chan error
-	stop       context.CancelFunc
+	done       chan error // what Serve ended with; nil before Start
+	base       context.Context
+	stop       context.CancelFunc // ends long polls and WebSockets
 	enrolments *rate.Limiter
-	binarySum  fileSum
+	conns      *connections
+	sockets    *admission
+	parts      *partsInFlight
+	binary     fileSum
 }
 
 // New builds the gateway; Handler serves it in tests, Start on a port.
 func New(cfg Config) *Gateway {
-	g := &Gateway{cfg: cfg, done: make(chan error, 1), enrolments: rate.NewLimiter(enrolPerSecond, enrolBurst)}
-	base, stop := context.WithCancel(context.Background())
-	g.stop = stop
+	g := &Gateway{
+		cfg: cfg, enrolments: rate.NewLimiter(enrolPerSecond, enrolBurst),
+		conns: newConnections(newAdmission(maxConns, maxConnsByIP)), sockets: newAdmission(maxWebsockets, maxWebsocketsByIP), parts: newPartsInFlight(),
+	}
+	g.base, g.stop = context.WithCancel(context.Background())
 	g.server = &http.Server{
 		Handler: g.routes(), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, MaxHeaderBytes: maxHeaderBytes,
-		IdleTimeout: 2 * time.Minute, BaseContext: func(net.Listener) context.Context { return base },
+		IdleTimeout: 2 * time.Minute, BaseContext: func(net.Listener) context.Context { return g.base },
+		ConnState: g.conns.changed, ErrorLog: quietLog(cfg.Logger),
 	}
 	return g
 }
@@ -117,16 +128,17 @@ func New(cfg Config) *Gateway {
 // Handler is the whole public surface.
 func (g *Gateway) Handler() http.Handler { return g.server.Handler }
 
-// Start serves TLS on the listener until Stop.
+// Start serves TLS on the listener until Stop. It is called once.
 func (g *Gateway) Start(l net.Listener, tlsConfig *tls.Config) {
 	// HTTP/1.1 only: the WebSocket to NATS needs its upgrade, and one protocol is one thing to limit.
 	cfg := tlsConfig.Clone()
 	cfg.NextProtos = []string{"http/1.1"}
-	g.server.ErrorLog = quietLog(g.cfg.Logger)
+	g.done = make(chan error, 1)
 	go func() { g.done <- g.server.Serve(tls.NewListener(l, cfg)) }()
 }
 
-// Stop ends long polls and idle connections, waits for requests in flight up to a limit, and returns.
+// Stop ends long polls, WebSockets and idle connections, waits for requests in flight up to a limit, and returns. It may
+// be called without Start.
 func (g *Gateway) Stop() error {
 	g.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownWait)
@@ -135,9 +147,12 @@ func (g *Gateway) Stop() error {
 	if err != nil {
 		err = errors.Join(err, g.server.Close())
 	}
-	if served := <-g.done; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
+	if g.done != nil {
+		if served := <-g.done; !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
 	}
+	g.sockets.outstanding.Wait() // Shutdown does not know upgraded connections; their ends were cut by stop
 	return err
 }
 
@@ -151,8 +166,9 @@ func (g *Gateway) routes() http.Handler {
 	r.Get("/install/tensorturn", g.installBinary)
 	r.Get("/install/ca.pem", g.installCA)
 	r.Post("/api/v1/enrol", g.enrol)
-	r.Handle("/nats", g.websocket())
-	r.Handle("/nats/*", g.websocket())
+	ws := g.websocket()
+	r.Handle("/nats", ws)
+	r.Handle("/nats/*", ws)
 	r.Group(func(r chi.Router) {
 		r.Use(g.blobCaller)
 		r.Post("/blobs/missing", g.blobsMissing)
@@ -162,21 +178,50 @@ func (g *Gateway) routes() http.Handler {
 	})
 	r.Group(func(r chi.Router) {
 		r.Use(g.operatorOnly)
-		cfg := huma.DefaultConfig("tensorturn", g.cfg.Version)
-		cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "/api/v1/openapi", "", "/api/v1/schemas"
-		cfg.CreateHooks = nil // bodies carry no link to their schema
-		cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
-		api := humachi.New(r, cfg)
-		g.registerRuns(api)
-		g.registerMachines(api)
-		g.registerTokens(api)
-		g.registerLog(api)
+		g.api(r)
 		r.Get("/api/v1/log", g.readLog)
 	})
+	r.MethodNotAllowed(notAllowed)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, domain.NotFound("serve "+domain.Clip(r.URL.Path, 80), "there is no such page", "the API is under /api/v1"))
+		g.refuse(w, domain.NotFound("serve "+domain.Clip(r.URL.Path, 80), "there is no such page", "the API is under /api/v1"))
 	})
 	return r
+}
+
+// apiText is the description in the OpenAPI document: what huma's routes do not show.
+const apiText = "The operator's API: every request carries `Authorization: Bearer <operator key>`. Besides the paths below: " +
+	"`GET /api/v1/log?from=N` streams the records of the event log as lines of JSON; `HEAD`, `PUT` and `GET /blobs/<sha256>` carry parts and manifests " +
+	"of at most 8 MiB, and `POST /blobs/missing` says which of `digests` are not stored. Every refusal is application/problem+json."
+
+// api registers huma's routes.
+func (g *Gateway) api(r chi.Router) huma.API {
+	cfg := huma.DefaultConfig("tensorturn", g.cfg.Version)
+	cfg.Info.Description = apiText
+	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "/api/v1/openapi", "", "/api/v1/schemas"
+	cfg.CreateHooks = nil // bodies carry no link to their schema
+	cfg.Transformers = []huma.Transformer{ownProblem}
+	cfg.RejectUnknownQueryParameters = true
+	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"operator": {Type: "http", Scheme: "bearer"}}
+	cfg.Security = []map[string][]string{{"operator": {}}}
+	api := humachi.New(r, cfg)
+	g.registerRuns(api)
+	g.registerMachines(api)
+	g.registerTokens(api)
+	g.registerLog(api)
+	describeProblems(api.OpenAPI())
+	allowDefaults(api.OpenAPI().Components.Schemas)
+	return api
+}
+
+// allowDefaults lets a submitted spec leave out whatever has a default: huma takes every field for required.
+func allowDefaults(schemas huma.Registry) {
+	for _, name := range []string{"RunSpec", "RunData", "RunModel", "RunOptimizer", "RunSchedule", "RunRound", "RunOuter"} {
+		s := schemas.Map()[name]
+		domain.Assert(s != nil, "the API has a schema "+name)
+		s.Required = nil
+		s.PrecomputeMessages()
+	}
 }
 
 // schemaName puts the package before the type, since two packages may each have a Slot.

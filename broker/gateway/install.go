@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"tensorturn/domain"
 )
@@ -17,9 +18,9 @@ import (
 // installScript gives a POSIX shell script that fetches this hub's own binary, checks its SHA-256 and puts it into a
 // folder of the user's. It fits machines of the hub's own kind; for others the script says what to do.
 func (g *Gateway) installScript(w http.ResponseWriter, r *http.Request) {
-	sum, err := g.binarySum.of(g.cfg.Binary)
+	sum, err := g.binary.sum(g.cfg.Binary)
 	if err != nil {
-		refuse(w, domain.Unavailable("make the install script", "the hub cannot read its own program", "copy the binary by hand", err))
+		g.refuse(w, domain.Unavailable("make the install script", "the hub cannot read its own program", "copy the binary by hand", err))
 		return
 	}
 	w.Header().Set("Content-Type", "text/x-shellscript")
@@ -51,6 +52,7 @@ func shellSafe(s string) string {
 }
 
 func (g *Gateway) installBinary(w http.ResponseWriter, r *http.Request) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxWrite))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeFile(w, r, g.cfg.Binary)
 }
@@ -61,25 +63,33 @@ func (g *Gateway) installCA(w http.ResponseWriter, r *http.Request) {
 	w.Write(g.cfg.CA)
 }
 
-// fileSum computes the SHA-256 of a file once.
+// fileSum knows the SHA-256 of a file, and reads it again when the file was replaced: an upgrade under a running hub.
 type fileSum struct {
-	once sync.Once
-	sum  string
-	err  error
+	mu    sync.Mutex
+	size  int64
+	mtime time.Time
+	last  string
 }
 
-func (f *fileSum) of(path string) (string, error) {
-	f.once.Do(func() {
-		file, err := os.Open(path)
-		if err != nil {
-			f.err = err
-			return
-		}
-		defer file.Close()
-		h := sha256.New()
-		if _, f.err = io.Copy(h, file); f.err == nil {
-			f.sum = hex.EncodeToString(h.Sum(nil))
-		}
-	})
-	return f.sum, f.err
+func (f *fileSum) sum(path string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	if f.last != "" && info.Size() == f.size && info.ModTime().Equal(f.mtime) {
+		return f.last, nil
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, file); err != nil {
+		return "", err
+	}
+	f.last, f.size, f.mtime = hex.EncodeToString(h.Sum(nil)), info.Size(), info.ModTime()
+	return f.last, nil
 }

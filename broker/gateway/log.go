@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -27,8 +28,10 @@ type LogRecord struct {
 	Seq  uint64 `json:"seq"`
 	ID   string `json:"id"`
 	Data []byte `json:"data"` // base64: the msgpack envelope
-	// Error ends the stream when a record cannot be read; Seq is then the first bad sequence.
-	Error string `json:"error,omitempty"`
+	// Error ends the stream when a record cannot be read; Kind says whether that is damage (integrity: Seq is then the
+	// first bad sequence) or may heal (unavailable).
+	Error string      `json:"error,omitempty"`
+	Kind  domain.Kind `json:"kind,omitempty"`
 }
 
 func (g *Gateway) registerLog(api huma.API) {
@@ -67,22 +70,38 @@ func (g *Gateway) readLog(w http.ResponseWriter, r *http.Request) {
 	if q := r.URL.Query().Get("from"); q != "" {
 		n, err := strconv.ParseUint(q, 10, 64)
 		if err != nil || n == 0 {
-			refuse(w, domain.Invalid("read log", "from="+domain.Clip(q, 20)+" is not a sequence", "sequences begin at 1"))
+			g.refuse(w, domain.Invalid("read log", "from="+domain.Clip(q, 20)+" is not a sequence", "sequences begin at 1"))
 			return
 		}
 		from = n
 	}
+	rc := http.NewResponseController(w)
+	rc.SetReadDeadline(time.Time{}) // a long log may take longer than any body
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	enc := json.NewEncoder(w)
 	next := from
 	for rec, err := range g.cfg.Log.Read(r.Context(), from) {
+		line := LogRecord{Seq: rec.Seq, ID: rec.ID, Data: rec.Data}
 		if err != nil {
-			enc.Encode(LogRecord{Seq: next, Error: err.Error()})
-			return
+			line = badRecord(next, err)
 		}
-		if enc.Encode(LogRecord{Seq: rec.Seq, ID: rec.ID, Data: rec.Data}) != nil {
+		if next%deadlineEvery == from%deadlineEvery || err != nil {
+			rc.SetWriteDeadline(time.Now().Add(headerTimeout)) // a reader that stops must not hold the stream for ever
+		}
+		if enc.Encode(line) != nil || err != nil {
 			return
 		}
 		next = rec.Seq + 1
 	}
+}
+
+// deadlineEvery is how many records are written under one deadline: at most 128 MiB, a few MiB as a rule.
+const deadlineEvery = 256
+
+// badRecord is the last line of a stream that fails at seq.
+func badRecord(seq uint64, err error) LogRecord {
+	if bad, ok := event.FirstBad(err); ok {
+		seq = bad
+	}
+	return LogRecord{Seq: seq, Error: err.Error(), Kind: domain.KindOf(err)}
 }

@@ -36,18 +36,21 @@ func (g *Gateway) registerMachines(api huma.API) {
 		})
 	huma.Register(api, op("show-machine", http.MethodGet, "/api/v1/machines/{id}", "Show a machine"),
 		func(ctx context.Context, in *MachinePath) (*machineBody, error) { return g.showMachine(in.ID) })
-	for verb, command := range map[string]func(reason string) machine.Command{
-		"drain":  func(string) machine.Command { return machine.Drain{} },
-		"resume": func(string) machine.Command { return machine.Resume{} },
-		"revoke": func(r string) machine.Command { return machine.Revoke{Reason: r} },
+	for _, c := range []struct {
+		verb, summary string
+		command       func(reason string) machine.Command
+	}{
+		{"drain", "Let a machine finish and leave", func(r string) machine.Command { return machine.Drain{Reason: r} }},
+		{"resume", "End a drain or a quarantine", func(string) machine.Command { return machine.Resume{} }},
+		{"revoke", "End a machine's membership for ever", func(r string) machine.Command { return machine.Revoke{Reason: r} }},
 	} {
-		huma.Register(api, op(verb+"-machine", http.MethodPost, "/api/v1/machines/{id}/"+verb, verb+" a machine"),
+		huma.Register(api, op(c.verb+"-machine", http.MethodPost, "/api/v1/machines/{id}/"+c.verb, c.summary),
 			func(ctx context.Context, in *machineReason) (*machineBody, error) {
 				m, err := g.showMachine(in.ID)
 				if err != nil {
 					return nil, err
 				}
-				if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: command(in.Body.Reason)}); err != nil {
+				if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: c.command(in.Body.Reason)}); err != nil {
 					return nil, err
 				}
 				return g.showMachine(string(m.Body.ID)) // a revoked machine is not found by its name any more
@@ -60,7 +63,7 @@ func (g *Gateway) showMachine(id string) (*machineBody, error) {
 	out, ok := &machineBody{}, false
 	g.cfg.Views.Engine.Read(func(uint64) { out.Body, ok = g.cfg.Views.Fleet.Find(id) })
 	if !ok {
-		return nil, problemOf(domain.NotFound("show machine "+domain.Clip(id, 48), "there is no such machine, or more than one of that name", "list them with: tensorturn machine list"))
+		return nil, g.problemOf(domain.NotFound("show machine "+domain.Clip(id, 48), "there is no such machine, or more than one of that name", "list them with: tensorturn machine list"))
 	}
 	return out, nil
 }

@@ -1,15 +1,29 @@
 package gateway
 
-import "strings"
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+)
 
 // Ids that people read: a word from the name they gave and a random tail, "laptop-7k2mqx".
 const (
 	maxSlug  = 24
-	tailSize = 6 // 30 bits: a clash within one pool is refused by the aggregate and tried again by the caller
+	tailSize = 6  // 30 bits: enough for one pool as a rule
+	longTail = 12 // where a machine's short tail is taken
 )
 
-// readableID makes an id from a name and a fresh id whose end is random.
-func readableID(name, fallback, fresh string) string {
+// tailOf is the random end of a fresh id.
+func tailOf(fresh string) string { return fresh[len(fresh)-tailSize:] }
+
+// keyTail is a tail made from a machine's public key, so that the same machine asking twice at once is one machine.
+func keyTail(nkey string, size int) string {
+	h := sha256.Sum256([]byte(nkey))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(h[:]))[:size]
+}
+
+// readableID makes an id from a name and a tail.
+func readableID(name, fallback, tail string) string {
 	slug := strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
@@ -25,5 +39,5 @@ func readableID(name, fallback, fresh string) string {
 	if slug == "" {
 		slug = fallback
 	}
-	return slug + "-" + fresh[len(fresh)-tailSize:]
+	return slug + "-" + tail
 }

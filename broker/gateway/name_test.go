@@ -16,7 +16,7 @@ func TestReadableID(t *testing.T) {
 		{"--", "machine-901x6a"},
 		{"a-very-long-name-that-goes-on-and-on", "a-very-long-name-that-go-901x6a"},
 	} {
-		got := readableID(c.name, "machine", fresh)
+		got := readableID(c.name, "machine", tailOf(fresh))
 		if got != c.want || !domain.ValidID(got) {
 			t.Errorf("%q: %q, want %q", c.name, got, c.want)
 		}

@@ -70,17 +70,20 @@ func (g *Gateway) registerRuns(api huma.API) {
 	huma.Register(api, op("show-run", http.MethodGet, "/api/v1/runs/{id}", "Show a run with every default in force"),
 		func(ctx context.Context, in *RunPath) (*runBody, error) { return g.showRun(in.ID) })
 	huma.Register(api, op("run-events", http.MethodGet, "/api/v1/runs/{id}/events", "Read a run's timeline, waiting for news if asked"), g.runEvents)
-	for verb, command := range map[string]func(reason string) run.Command{
-		"cancel": func(r string) run.Command { return run.Cancel{Reason: r} },
-		"pause":  func(r string) run.Command { return run.Pause{Reason: r} },
-		"resume": func(string) run.Command { return run.Resume{} },
+	for _, c := range []struct {
+		verb, summary string
+		command       func(reason string) run.Command
+	}{
+		{"cancel", "End a run", func(r string) run.Command { return run.Cancel{Reason: r} }},
+		{"pause", "Give out no new work of a run", func(r string) run.Command { return run.Pause{Reason: r} }},
+		{"resume", "End a pause", func(string) run.Command { return run.Resume{} }},
 	} {
-		huma.Register(api, op(verb+"-run", http.MethodPost, "/api/v1/runs/{id}/"+verb, verb+" a run"),
+		huma.Register(api, op(c.verb+"-run", http.MethodPost, "/api/v1/runs/{id}/"+c.verb, c.summary),
 			func(ctx context.Context, in *runReason) (*runBody, error) {
 				if _, err := g.showRun(in.ID); err != nil {
 					return nil, err
 				}
-				if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: in.ID, Command: command(in.Body.Reason)}); err != nil {
+				if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: in.ID, Command: c.command(in.Body.Reason)}); err != nil {
 					return nil, err
 				}
 				return g.showRun(in.ID)
@@ -88,43 +91,43 @@ func (g *Gateway) registerRuns(api huma.API) {
 	}
 }
 
-// op describes an operation of the operator's API.
+// op describes an operation of the operator's API. huma's own time for a body, 5 s, would also end the context of the
+// command that the body asked for.
 func op(id, method, path, summary string) huma.Operation {
-	return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBodyBytes}
+	return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBodyBytes, BodyReadTimeout: bodyTimeout}
 }
 
-// do hands commands to the hub as the operator and waits until the views show them.
+// do hands commands to the hub as the operator. The hub feeds the views before it answers, so that a read after this
+// sees the change. A caller that gives up leaves the command to the hub: it is decided or not, and a repetition is safe.
 func (g *Gateway) do(ctx context.Context, targets ...hub.Target) error {
-	before := g.cfg.Views.Engine.Position()
 	err := g.cfg.Hub.Do(ctx, hub.Do{Command: domain.CommandID(g.cfg.NewID("c")), Actor: operator, Targets: targets})
 	if err != nil {
-		return problemOf(err)
+		return g.problemOf(err)
 	}
-	_ = before // the hub feeds the views before it answers: a read after this sees the change
 	return nil
 }
 
 func (g *Gateway) submitRun(ctx context.Context, in SubmitRun) (*runBody, error) {
 	id := in.ID
 	if id == "" {
-		id = readableID(in.Spec.Name, "run", g.cfg.NewID("r"))
+		id = readableID(in.Spec.Name, "run", tailOf(g.cfg.NewID("r")))
 	}
 	if _, err := domain.ParseID[domain.RunID]("run", id); err != nil {
-		return nil, problemOf(err)
+		return nil, g.problemOf(err)
 	}
 	if _, err := domain.ParseDigest(string(in.Data.Blob)); err != nil {
-		return nil, problemOf(err)
+		return nil, g.problemOf(err)
 	}
 	has, err := g.cfg.Blobs.Has(ctx, []domain.Digest{in.Data.Blob})
 	if err != nil {
-		return nil, problemOf(err)
+		return nil, g.problemOf(err)
 	}
 	if !has[0] {
-		return nil, problemOf(domain.Invalid("submit run", "the data set "+in.Data.Blob.Short()+" is not stored", "upload the data set first; run submit does"))
+		return nil, g.problemOf(domain.Invalid("submit run", "the data set "+in.Data.Blob.Short()+" is not stored", "upload the data set first; run submit does"))
 	}
 	spec, err := run.Resolve(in.Spec, in.Data)
 	if err != nil {
-		return nil, problemOf(err)
+		return nil, g.problemOf(err)
 	}
 	if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: id, Command: run.Submit{Spec: spec, Data: in.Data}}); err != nil {
 		return nil, err
@@ -136,7 +139,7 @@ func (g *Gateway) showRun(id string) (*runBody, error) {
 	out, ok := &runBody{}, false
 	g.cfg.Views.Engine.Read(func(uint64) { out.Body, ok = g.cfg.Views.Runs.Get(domain.RunID(id)) })
 	if !ok {
-		return nil, problemOf(domain.NotFound("show run "+domain.Clip(id, 48), "there is no such run", "list them with: tensorturn run list"))
+		return nil, g.problemOf(domain.NotFound("show run "+domain.Clip(id, 48), "there is no such run", "list them with: tensorturn run list"))
 	}
 	return out, nil
 }

@@ -16,16 +16,13 @@ import (
 	"tensorturn/projections/fleet"
 )
 
-// Token defaults (design section 9).
-const (
-	defaultTokenLife = 24 * time.Hour
-	maxTokenLife     = 30 * 24 * time.Hour
-)
+// defaultTokenLife is how long a token is valid unless asked otherwise (design section 9); pool.MaxTokenLife bounds it.
+const defaultTokenLife = 24 * time.Hour
 
 // CreateToken is the body of POST /api/v1/tokens.
 type CreateToken struct {
-	Uses    int   `json:"uses,omitempty" minimum:"0" maximum:"1000" doc:"machines it may join; 1 when absent"`
-	Seconds int64 `json:"seconds,omitempty" minimum:"0" doc:"how long it is valid; 24 h when absent, at most 30 days"`
+	Uses    int   `json:"uses,omitempty" minimum:"0" maximum:"1024" doc:"machines it may join; 1 when absent"`
+	Seconds int64 `json:"seconds,omitempty" minimum:"0" maximum:"2592000" doc:"how long it is valid; 24 h when absent, at most 30 days"`
 }
 
 // CreatedToken is shown once: the hub keeps only the secret's SHA-256.
@@ -61,15 +58,16 @@ func (g *Gateway) registerTokens(api huma.API) {
 }
 
 func (g *Gateway) createToken(ctx context.Context, in CreateToken) (CreatedToken, error) {
-	life := min(time.Duration(in.Seconds)*time.Second, maxTokenLife)
-	if in.Seconds <= 0 {
+	life := time.Duration(in.Seconds) * time.Second
+	if in.Seconds == 0 {
 		life = defaultTokenLife
 	}
 	t, err := identity.NewToken(rand.Reader, g.cfg.Pin)
 	if err != nil {
-		return CreatedToken{}, problemOf(err)
+		return CreatedToken{}, g.problemOf(err)
 	}
-	c := CreatedToken{ID: t.ID(), Token: t.Plain(), Uses: max(in.Uses, 1), Expires: g.cfg.Now().Add(life).UTC().Truncate(time.Second), URL: g.cfg.PublicURL}
+	now := g.cfg.Now()
+	c := CreatedToken{ID: t.ID(), Token: t.Plain(), Uses: max(in.Uses, 1), Expires: now.Add(life).UTC().Truncate(time.Second), URL: g.cfg.PublicURL}
 	c.Join = "tensorturn agent join " + g.cfg.PublicURL + " --token " + c.Token
 	err = g.do(ctx, hub.Target{Kind: event.KindPool, ID: pool.ID, Command: pool.CreateToken{ID: t.ID(), Hash: t.Hash(), Expires: c.Expires, Uses: c.Uses, Now: g.cfg.Now()}})
 	return c, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -36,6 +37,9 @@ func readRecords(ctx context.Context, cl *client, l *replay.Log) error {
 		}
 		if err != nil {
 			return domain.Unavailable("read log", "the stream from the hub was cut", "try again", err)
+		}
+		if r.Error != "" && r.Kind != domain.KindIntegrity {
+			return domain.Unavailable("read log", fmt.Sprintf("the hub stopped at %d: %s", r.Seq, domain.Clip(r.Error, 300)), "try again", nil)
 		}
 		if r.Error != "" {
 			return event.Break(r.Seq, r.Error, nil)

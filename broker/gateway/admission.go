@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"sync"
+
+	"tensorturn/domain"
+)
+
+// Admission limits. A NATS server does not limit sockets that have not authenticated yet, and neither does net/http.
+const (
+	maxConns          = 16 * domain.MaxMachines // a machine has its link and up to 8 parts in flight
+	maxConnsByIP      = 2048                    // a large household or an office behind one address
+	maxWebsockets     = 4 * domain.MaxMachines  // a machine has one link, two while it reconnects
+	maxWebsocketsByIP = 512
+)
+
+// admission counts what is open, in all and by address.
+type admission struct {
+	mu          sync.Mutex
+	all, most   int
+	byIP        map[string]int
+	mostByIP    int
+	outstanding sync.WaitGroup
+}
+
+func newAdmission(most, mostByIP int) *admission {
+	return &admission{byIP: map[string]int{}, most: most, mostByIP: mostByIP}
+}
+
+// enter takes a place for the remote address host:port. release gives it back and may be called once.
+func (a *admission) enter(remote string) (release func(), ok bool) {
+	ip, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		ip = remote
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all >= a.most || a.byIP[ip] >= a.mostByIP {
+		return nil, false
+	}
+	a.all++
+	a.byIP[ip]++
+	a.outstanding.Add(1)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.all--
+		if a.byIP[ip]--; a.byIP[ip] == 0 {
+			delete(a.byIP, ip)
+		}
+		a.outstanding.Done()
+	}, true
+}
+
+// connections closes what comes beyond the limits before a byte of it is read. It is the server's ConnState hook.
+type connections struct {
+	*admission
+	mu   sync.Mutex
+	open map[net.Conn]func()
+}
+
+func newConnections(a *admission) *connections {
+	return &connections{admission: a, open: map[net.Conn]func(){}}
+}
+
+func (c *connections) changed(conn net.Conn, s http.ConnState) {
+	switch s {
+	case http.StateNew:
+		release, ok := c.enter(conn.RemoteAddr().String())
+		if !ok {
+			conn.Close()
+			return
+		}
+		c.mu.Lock()
+		c.open[conn] = release
+		c.mu.Unlock()
+	case http.StateClosed, http.StateHijacked: // a WebSocket is counted by its own limits from then on
+		c.mu.Lock()
+		release := c.open[conn]
+		delete(c.open, conn)
+		c.mu.Unlock()
+		if release != nil {
+			release()
+		}
+	}
+}
