@@ -30,6 +30,7 @@ const (
 // Names of what is built in.
 const (
 	Builtin          = "builtin"
+	Process          = "process" // the owner's own program; see agent/trainer/PROTOCOL.md
 	ModelMLP         = "mlp"
 	OptimizerAdamW   = "adamw"
 	OptimizerSGD     = "sgd"
@@ -53,7 +54,7 @@ func Resolve(s Spec, d Dataset) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	if err := checkData(&d); err != nil {
+	if err := checkData(&s, &d); err != nil {
 		return Spec{}, err
 	}
 	if s.Round.Chunks == 0 && chunkCount(&s, &d) <= MaxChunks {
@@ -74,21 +75,30 @@ func Resolve(s Spec, d Dataset) (Spec, error) {
 
 // fill sets the zero fields that do not depend on the data.
 func fill(s *Spec) {
-	or(&s.Name, nameOf(s.Data.Path))
+	or(&s.Trainer, DefaultTrainer)
+	if s.Trainer == Process {
+		fillProcess(s)
+	} else {
+		fillBuiltin(s)
+	}
 	or(&s.Mode, ModeFused)
 	or(&s.Seed, DefaultSeed)
-	or(&s.Data.Label, DefaultLabel)
-	or(&s.Data.Holdout, DefaultHoldout)
-	or(&s.Trainer, DefaultTrainer)
-	or(&s.Model.Kind, ModelMLP)
-	if len(s.Model.Hidden) == 0 {
-		s.Model.Hidden = []int{DefaultHidden}
-	}
 	or(&s.Batch, DefaultBatch)
 	or(&s.Epochs, DefaultEpochs)
 	or(&s.Chunk, DefaultChunkBatches*s.Batch)
 	or(&s.Codec, CodecE3M0)
 	or(&s.KeepEvery, DefaultKeepEvery)
+}
+
+// fillBuiltin sets what the built-in trainer needs to know of model, data and optimizer.
+func fillBuiltin(s *Spec) {
+	or(&s.Name, nameOf(s.Data.Path))
+	or(&s.Data.Label, DefaultLabel)
+	or(&s.Data.Holdout, DefaultHoldout)
+	or(&s.Model.Kind, ModelMLP)
+	if len(s.Model.Hidden) == 0 {
+		s.Model.Hidden = []int{DefaultHidden}
+	}
 	fillOptimizer(&s.Optimizer)
 	or(&s.Schedule.Kind, ScheduleCosine)
 	if s.Schedule.Kind == ScheduleCosine {

@@ -27,7 +27,7 @@ type Spec struct {
 	Mode      Mode      `yaml:"mode" json:"mode" msgpack:"mode"`
 	Seed      uint64    `yaml:"seed" json:"seed" msgpack:"seed"`
 	Data      Data      `yaml:"data" json:"data" msgpack:"data"`
-	Trainer   string    `yaml:"trainer" json:"trainer" msgpack:"trainer"` // "builtin"
+	Trainer   string    `yaml:"trainer" json:"trainer" msgpack:"trainer"` // "builtin" or "process"
 	Model     Model     `yaml:"model" json:"model" msgpack:"model"`
 	Optimizer Optimizer `yaml:"optimizer" json:"optimizer" msgpack:"optimizer"`
 	Schedule  Schedule  `yaml:"schedule" json:"schedule" msgpack:"schedule"`
@@ -43,6 +43,13 @@ type Spec struct {
 	EvaluateEvery int `yaml:"evaluate_every" json:"evaluate_every" msgpack:"evaluate_every"`
 	// KeepEvery keeps base and momentum of every k-th round and of the last three; 1 keeps all.
 	KeepEvery int `yaml:"keep_every" json:"keep_every" msgpack:"keep_every"`
+	// Command starts the trainer of a process run in the folder of its code. A first word "python" stands for each
+	// machine's own interpreter.
+	Command []string `yaml:"command" json:"command,omitempty" msgpack:"command,omitempty"`
+	// Python is the interpreter of machines that name none of their own, a path or a name.
+	Python string `yaml:"python" json:"python,omitempty" msgpack:"python,omitempty"`
+	// Code is the folder that is packed for a process run, as the owner named it, for people.
+	Code string `yaml:"code" json:"code,omitempty" msgpack:"code,omitempty"`
 }
 
 // Data says where the samples are and what they are.
@@ -50,6 +57,13 @@ type Data struct {
 	Path    string  `yaml:"path" json:"path" msgpack:"path"`          // the file as the owner named it, for people
 	Label   string  `yaml:"label" json:"label" msgpack:"label"`       // column name, or "last"
 	Holdout float64 `yaml:"holdout" json:"holdout" msgpack:"holdout"` // fraction held out, stratified, seeded
+
+	// What the owner says of the data of a process run: the script reads them itself, so that nobody packs and counts
+	// them. A trainer whose data has another number of samples is refused on its machine.
+	Samples  int `yaml:"samples" json:"samples,omitempty" msgpack:"samples,omitempty"`    // N: samples of the training part
+	Heldout  int `yaml:"heldout" json:"heldout,omitempty" msgpack:"heldout,omitempty"`    // samples that the script evaluates on, 0: it does not
+	Features int `yaml:"features" json:"features,omitempty" msgpack:"features,omitempty"` // values of one input of predict, 0: unknown
+	Classes  int `yaml:"classes" json:"classes,omitempty" msgpack:"classes,omitempty"`    // values of one output of predict, 0: unknown
 }
 
 // Model describes a built-in model.
@@ -88,9 +102,9 @@ type Outer struct {
 	Momentum *float64 `yaml:"momentum" json:"momentum,omitempty" msgpack:"momentum"`
 }
 
-// Dataset is what packing found: facts, not wishes.
+// Dataset is what packing found: facts, not wishes. Of a process run it is what ProcessData makes of the spec.
 type Dataset struct {
-	Blob     domain.Digest `json:"blob" msgpack:"blob"`         // the packed data set
+	Blob     domain.Digest `json:"blob" msgpack:"blob"`         // the packed data set; of a process run, the packed code
 	Samples  int           `json:"samples" msgpack:"samples"`   // N: rows of the training part
 	Heldout  int           `json:"heldout" msgpack:"heldout"`   // rows held out
 	Features int           `json:"features" msgpack:"features"` // columns without the label

@@ -71,13 +71,8 @@ func checkSpec(s *Spec) error {
 	return first(
 		checkText("name", s.Name, domain.MaxNameLength),
 		oneOf("mode", s.Mode, ModeFused),
-		checkText("data.path", s.Data.Path, MaxPathLength),
-		checkText("data.label", s.Data.Label, domain.MaxNameLength),
-		above("data.holdout", s.Data.Holdout, MaxHoldout),
-		oneOf("trainer", s.Trainer, Builtin),
-		checkModel(&s.Model),
-		checkOptimizer(&s.Optimizer),
-		checkSchedule(&s.Schedule),
+		oneOf("trainer", s.Trainer, Builtin, Process),
+		checkTrainer(s),
 		within("batch", s.Batch, 1, MaxBatch),
 		within("epochs", s.Epochs, 1, MaxEpochs),
 		checkChunk(s),
@@ -86,6 +81,22 @@ func checkSpec(s *Spec) error {
 		oneOf("codec", s.Codec, CodecE3M0, CodecFP32),
 		within("evaluate_every", s.EvaluateEvery, 0, MaxChunks),
 		within("keep_every", s.KeepEvery, 1, MaxKeepEvery),
+	)
+}
+
+// checkTrainer checks what belongs to one trainer alone.
+func checkTrainer(s *Spec) error {
+	if s.Trainer == Process {
+		return checkProcess(s)
+	}
+	return first(
+		checkText("data.path", s.Data.Path, MaxPathLength),
+		checkText("data.label", s.Data.Label, domain.MaxNameLength),
+		above("data.holdout", s.Data.Holdout, MaxHoldout),
+		checkModel(&s.Model),
+		checkOptimizer(&s.Optimizer),
+		checkSchedule(&s.Schedule),
+		checkNoProcess(s),
 	)
 }
 

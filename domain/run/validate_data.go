@@ -9,7 +9,10 @@ import (
 
 // checkData refuses data that no model can learn from, with the reason. Fewer samples than a batch are allowed: the
 // batch is then what there is.
-func checkData(d *Dataset) error {
+func checkData(s *Spec, d *Dataset) error {
+	if s.Trainer == Process {
+		return checkProcessData(s, d)
+	}
 	refuse := func(why, next string) error { return domain.Invalid("check data", why, next) }
 	switch {
 	case d.Samples < 0 || d.Heldout < 0:
