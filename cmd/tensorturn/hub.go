@@ -69,7 +69,7 @@ func (a *app) serveHub(ctx context.Context, o hubOptions) error {
 func (a *app) greet(ctx context.Context, h *hubProcess) error {
 	a.say("hub %s is up, log at %s", h.url, filepath.Join(h.opts.dir, "store"))
 	if h.readOnly != nil {
-		a.say("the hub is read-only: %v", h.readOnly)
+		a.say("%v", h.readOnly)
 		a.say("reads go on; see: tensorturn log verify --context %s", h.contextFile())
 		return nil
 	}
