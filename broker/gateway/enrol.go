@@ -14,7 +14,6 @@ import (
 	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
 	"tensorturn/domain/pool"
-	"tensorturn/projections/fleet"
 )
 
 // Enrolment limits: a token has 178 random bits, so these protect the hub's time, not the token.
@@ -78,8 +77,14 @@ func (g *Gateway) admit(r *http.Request, q EnrolRequest) (EnrolReply, error) {
 	}
 	var id domain.MachineID
 	var standing machine.Standing
-	g.cfg.Views.Engine.Read(func(uint64) { id, standing = g.cfg.Views.Fleet.ByNKey(nkey) })
+	var known error                        // why the token admits nobody
+	g.cfg.Views.Engine.Read(func(uint64) { // at one moment: the machine that used a token up is there with it
+		id, standing = g.cfg.Views.Fleet.ByNKey(nkey)
+		known = g.admits(token)
+	})
 	switch {
+	case id == "" && known != nil:
+		err = known
 	case id == "":
 		id, err = g.newMachine(r, token, nkey, q)
 	case standing == machine.Revoked:
@@ -96,14 +101,9 @@ func (g *Gateway) admit(r *http.Request, q EnrolRequest) (EnrolReply, error) {
 }
 
 // newMachine makes the machine's account and then, in one batch, uses the token and enrols the machine. Its id is made
-// from its key: asked twice at once, the same machine enrols once. A token that admits nobody is refused before, since an
-// account is a file, and whoever knows no token must not be able to fill the disk.
+// from its key: asked twice at once, the same machine enrols once.
 func (g *Gateway) newMachine(r *http.Request, token identity.Token, nkey string, q EnrolRequest) (domain.MachineID, error) {
-	now := g.cfg.Now()
-	if err := g.admits(token, now); err != nil {
-		return "", err
-	}
-	id := g.idFor(q.Name, nkey)
+	now, id := g.cfg.Now(), g.idFor(q.Name, nkey)
 	account, err := g.cfg.Enrol.NewAccount(id)
 	if err != nil {
 		return "", err
@@ -117,12 +117,11 @@ func (g *Gateway) newMachine(r *http.Request, token identity.Token, nkey string,
 	})
 }
 
-// admits looks the token up before anything is made for it; the hub decides. Its id is the half of its secret's hash, so
-// whoever names a known id holds the secret, and may be told what became of it.
-func (g *Gateway) admits(token identity.Token, now time.Time) error {
-	var t fleet.Token
-	known := false
-	g.cfg.Views.Engine.Read(func(uint64) { t, known = g.cfg.Views.Fleet.Token(token.ID()) })
+// admits says why the token admits nobody, within a read of the views. The hub decides; but an account is a file, and
+// whoever knows no token must not be able to fill the disk. A token's id is a part of its secret's hash, so that whoever
+// names a known id holds the secret, and may be told what became of it.
+func (g *Gateway) admits(token identity.Token) error {
+	t, known := g.cfg.Views.Fleet.Token(token.ID())
 	op, next := "join with token "+string(token.ID()), "ask the pool's owner for a new one: tensorturn token create"
 	switch {
 	case !known:
@@ -131,7 +130,7 @@ func (g *Gateway) admits(token identity.Token, now time.Time) error {
 		return domain.Denied(op, "the token was revoked", next)
 	case t.Uses < 1:
 		return domain.Denied(op, "the token is used up", next)
-	case !t.Live(now):
+	case !t.Live(g.cfg.Now()):
 		return domain.Denied(op, "the token expired at "+t.Expires.Format(time.RFC3339), next)
 	}
 	return nil

@@ -1,0 +1,100 @@
+package gateway_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tensorturn/broker/gateway"
+	"tensorturn/broker/identity"
+	"tensorturn/domain"
+	"tensorturn/domain/blob"
+)
+
+// Every route with every caller: who gets in, and what the others are told.
+func TestWhoReachesWhat(t *testing.T) {
+	r := newRig(t, nil)
+	part := []byte("part")
+	d := string(blob.Sum(part))
+	live, _ := r.enrol("live")
+	gone, goneID := r.enrol("gone")
+	r.api(http.MethodPost, "/api/v1/machines/"+string(goneID)+"/revoke", gateway.Reasoned{Reason: "sold"}, nil)
+	callers := []struct{ name, key string }{
+		{"nobody", ""}, {"wrong key", strings.Repeat("x", len(r.key))}, {"operator", r.key},
+		{"machine", r.proof(live, identity.AudienceBlobs, time.Now())},
+		{"expired", r.proof(live, identity.AudienceBlobs, time.Now().Add(-identity.ProofLife-2*identity.ProofSkew))},
+		{"other purpose", r.proof(live, identity.AudienceEnrol, time.Now())},
+		{"stranger", r.proof(r.nkey(), identity.AudienceBlobs, time.Now())},
+		{"revoked", r.proof(gone, identity.AudienceBlobs, time.Now())},
+	}
+	const open, blobs, own = "open", "blobs", "operator"
+	for _, route := range []struct{ who, method, path, body string }{
+		{open, "GET", "/healthz", ""}, {open, "GET", "/install", ""}, {open, "GET", "/install/tensorturn", ""}, {open, "GET", "/install/ca.pem", ""},
+		{open, "POST", "/api/v1/enrol", "{}"}, {open, "GET", "/nats", ""}, {open, "GET", "/nats/leafnode", ""}, {open, "GET", "/nothing", ""}, {open, "POST", "/healthz", ""},
+		{blobs, "POST", "/blobs/missing", `{"digests":[]}`}, {blobs, "HEAD", "/blobs/" + d, ""}, {blobs, "GET", "/blobs/" + d, ""}, {blobs, "PUT", "/blobs/" + d, string(part)},
+		{own, "GET", "/api/v1/runs", ""}, {own, "POST", "/api/v1/runs", "{}"}, {own, "GET", "/api/v1/runs/r-1", ""}, {own, "GET", "/api/v1/runs/r-1/events", ""},
+		{own, "POST", "/api/v1/runs/r-1/cancel", ""}, {own, "POST", "/api/v1/runs/r-1/pause", ""}, {own, "POST", "/api/v1/runs/r-1/resume", ""},
+		{own, "GET", "/api/v1/machines", ""}, {own, "GET", "/api/v1/machines/m", ""}, {own, "POST", "/api/v1/machines/m/drain", ""},
+		{own, "POST", "/api/v1/machines/m/resume", ""}, {own, "POST", "/api/v1/machines/m/revoke", ""},
+		{own, "GET", "/api/v1/tokens", ""}, {own, "POST", "/api/v1/tokens", `{"uses":-1}`}, {own, "DELETE", "/api/v1/tokens/t-1", ""},
+		{own, "GET", "/api/v1/log", ""}, {own, "POST", "/api/v1/log/verify", ""}, {own, "GET", "/api/v1/openapi.json", ""}, {own, "GET", "/api/v1/schemas/RunSpec.json", ""},
+	} {
+		for _, c := range callers {
+			a := r.call(route.method, route.path, c.key, route.body)
+			in := route.who == open || c.name == "operator" || route.who == blobs && c.name == "machine"
+			what := route.method + " " + route.path + " by " + c.name
+			if in == (a.status == http.StatusUnauthorized) {
+				t.Errorf("%s: %d %s", what, a.status, a.body)
+			}
+			if a.status >= 500 && !strings.HasPrefix(route.path, "/nats") {
+				t.Errorf("%s: %d %s", what, a.status, a.body)
+			}
+			if !in && a.header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s: no challenge", what)
+			}
+			if a.status >= 400 && route.method != "HEAD" {
+				if p := a.refused(t, a.status, kindOf(a.status), ""); !in && p.Next == "" {
+					t.Errorf("%s: no hint", what)
+				}
+			}
+			if a.header.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s: a browser may guess its type", what)
+			}
+		}
+	}
+}
+
+// kindOf is the table of statuses as a client reads it.
+func kindOf(status int) domain.Kind {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return domain.KindDenied
+	case http.StatusNotFound:
+		return domain.KindNotFound
+	case http.StatusConflict:
+		return domain.KindConflict
+	}
+	return domain.KindInvalid
+}
+
+func TestHealthAndInstall(t *testing.T) {
+	r := newRig(t, nil)
+	if a := r.call("GET", "/healthz", "", nil); string(a.body) != "ok\n" {
+		t.Errorf("health: %s", a.body)
+	}
+	script := string(r.call("GET", "/install", "", nil).body)
+	if strings.Contains(script, "$(rm") || !strings.Contains(script, "https://"+r.addr+"/install/tensorturn") ||
+		!strings.Contains(script, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855") {
+		t.Errorf("script:\n%s", script)
+	}
+	if ca := r.call("GET", "/install/ca.pem", "", nil); string(ca.body) != string(r.keys.CA()) {
+		t.Errorf("CA: %s", ca.body)
+	}
+	r.log.Corrupt(1, func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
+	var v gateway.Verified
+	r.api("POST", "/api/v1/log/verify", nil, &v)
+	if v.OK || v.FirstBad != 1 || v.Reason == "" {
+		t.Errorf("verify: %+v", v)
+	}
+}
