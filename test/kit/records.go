@@ -1,0 +1,119 @@
+package kit
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"tensorturn/broker/gateway"
+	"tensorturn/domain"
+	"tensorturn/domain/blob"
+	"tensorturn/domain/event"
+	"tensorturn/domain/machine"
+	"tensorturn/domain/pool"
+	"tensorturn/domain/run"
+)
+
+// Records reads the whole log as the hub stores it, record by record.
+func (p *Pool) Records() []gateway.LogRecord {
+	p.tb.Helper()
+	body, err := p.fetch("/api/v1/log")
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	defer body.Close()
+	var all []gateway.LogRecord
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, 4*domain.MaxEventBytes)
+	for lines.Scan() {
+		var r gateway.LogRecord
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil || r.Error != "" {
+			p.tb.Fatalf("record behind %d: %v %s", len(all), err, r.Error)
+		}
+		all = append(all, r)
+	}
+	if err := lines.Err(); err != nil {
+		p.tb.Fatal(err)
+	}
+	return all
+}
+
+// Events reads the whole log, checks its chain, and decodes it.
+func (p *Pool) Events() []event.Envelope {
+	p.tb.Helper()
+	r := event.NewRegistry()
+	run.Register(r)
+	machine.Register(r)
+	pool.Register(r)
+	v := event.NewVerifier(r)
+	var all []event.Envelope
+	for _, rec := range p.Records() {
+		e, err := v.Next(rec.Seq, rec.Data)
+		if err != nil {
+			p.tb.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// Object fetches a part or a manifest from the hub. It is a blob.Get.
+func (p *Pool) Object(_ context.Context, d domain.Digest) ([]byte, error) {
+	body, err := p.fetch("/blobs/" + string(d))
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	return io.ReadAll(body)
+}
+
+// Blob fetches a whole blob.
+func (p *Pool) Blob(id domain.Digest) []byte {
+	p.tb.Helper()
+	r, err := blob.Open(context.Background(), id, p.Object)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return b
+}
+
+func (p *Pool) fetch(path string) (io.ReadCloser, error) {
+	req, err := http.NewRequest(http.MethodGet, p.URL+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+p.key)
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, fmt.Errorf("GET %s: %s", path, resp.Status)
+	}
+	return resp.Body, nil
+}
+
+// Put stores an object and gives the status of the hub's answer.
+func (p *Pool) Put(data []byte) int {
+	p.tb.Helper()
+	req, err := http.NewRequest(http.MethodPut, p.URL+"/blobs/"+string(blob.Sum(data)), bytes.NewReader(data))
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+p.key)
+	resp, err := p.client.Do(req)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
