@@ -223,6 +223,8 @@ func (w *world) playWorkers(f []string) {
 	switch f[0] {
 	case "wait":
 		w.hold = true
+	case "wait-to-merge":
+		w.holdMerges = true
 	case "go":
 		w.release()
 	case "find": // workers find unreadable a/0

@@ -36,24 +36,25 @@ func registry() *event.Registry {
 // world is a hub core on a log in memory, fake agents, and a clock that stands still unless it is told to move. Workers
 // answer at once and find nothing wrong unless they are told to.
 type world struct {
-	t      testing.TB
-	log    *memory.Log
-	reg    *event.Registry
-	core   *Core
-	now    time.Time
-	starts int
-	agents []*fakeAgent
-	events []event.Envelope // given out, in order
-	shown  int              // of events
-	acts   []string         // outputs that are neither events nor answers
-	held   []Output         // jobs whose workers are told to wait
-	hold   bool
-	finds  map[domain.SlotID]Inspected // what inspections of a slot find instead of nothing wrong
-	merge  func(MergeJob) Merged       // nil merges without trouble
-	cmds   int
-	steps  int
-	detail bool // tell of trained chunks
-	cast   bool // the answers to syncs do not reach the agents
+	t          testing.TB
+	log        *memory.Log
+	reg        *event.Registry
+	core       *Core
+	now        time.Time
+	starts     int
+	agents     []*fakeAgent
+	events     []event.Envelope // given out, in order
+	shown      int              // of events
+	acts       []string         // outputs that are neither events nor answers
+	held       []Output         // jobs whose workers are told to wait
+	hold       bool
+	holdMerges bool                        // of the jobs, merges alone wait
+	finds      map[domain.SlotID]Inspected // what inspections of a slot find instead of nothing wrong
+	merge      func(MergeJob) Merged       // nil merges without trouble
+	cmds       int
+	steps      int
+	detail     bool // tell of trained chunks
+	cast       bool // the answers to syncs do not reach the agents
 }
 
 func newWorld(t testing.TB) *world {
@@ -91,7 +92,7 @@ func (w *world) step(in ...Input) []Answer {
 		case Committed:
 			w.events = append(w.events, o.Events...)
 		case InspectJob, MergeJob:
-			if w.hold {
+			if _, merge := o.(MergeJob); w.hold || merge && w.holdMerges {
 				w.held = append(w.held, o)
 			} else {
 				results = append(results, w.work(o))
@@ -136,7 +137,7 @@ func goodMerge(j MergeJob) Merged {
 // release lets the workers that wait finish.
 func (w *world) release() {
 	held := w.held
-	w.held, w.hold = nil, false
+	w.held, w.hold, w.holdMerges = nil, false, false
 	var results []Input
 	for _, o := range held {
 		results = append(results, w.work(o))
