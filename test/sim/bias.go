@@ -25,34 +25,51 @@ const (
 // bias is the defect at work.
 type bias struct {
 	what  wrong
-	old   map[domain.SlotID]wire.SlotReport // newest report with an offer
+	old   map[domain.SlotID][]wire.SlotReport // reports with an offer
 	seen  int
 	first domain.ChunkID
 }
 
-// request falsifies what the hub hears.
-func (b *bias) request(w *world, m domain.MachineID, r *wire.SyncRequest) {
+// sent remembers what an agent offers, whether it arrives or not.
+func (b *bias) sent(m domain.MachineID, r *wire.SyncRequest) {
 	if b.what != wrongStale {
 		return
 	}
+	if b.old == nil {
+		b.old = map[domain.SlotID][]wire.SlotReport{}
+	}
+	for _, s := range r.Slots {
+		if slot := domain.Slot(m, s.Index); s.Offer != nil {
+			b.old[slot] = append(b.old[slot], s)
+		}
+	}
+}
+
+// request falsifies what the hub hears: once a slot has claimed again what it offered under an earlier lease, the old
+// offer is said to be of the present one.
+func (b *bias) request(w *world, m domain.MachineID, r *wire.SyncRequest) {
 	for i := range r.Slots {
 		s := &r.Slots[i]
 		slot := domain.Slot(m, s.Index)
-		old, ok := b.old[slot]
-		if s.Offer != nil {
-			if b.old == nil {
-				b.old = map[domain.SlotID]wire.SlotReport{}
-			}
-			b.old[slot] = *s
-			if g := w.past.held[slot]; g.epoch == s.Epoch {
+		state := w.past.runs[s.Run]
+		if state == nil || state.Leases[slot] == nil || state.Leases[slot].Epoch != s.Epoch {
+			continue
+		}
+		claimed := state.Leases[slot].Claimed
+		for _, old := range b.old[slot] {
+			if old.Epoch == s.Epoch || old.Run != s.Run || !all(old.Offer.Chunks, claimed) {
 				continue
 			}
-		}
-		if ok && old.Epoch != s.Epoch && old.Run == s.Run {
-			s.Trained, s.Offer = slices.Clone(old.Trained), old.Offer
+			s.Trained, s.Offer, s.Number = slices.Clone(old.Trained), old.Offer, state.Number(slot)
 			w.say("bias", "%s offers what it made under epoch %d under epoch %d", slot, old.Epoch, s.Epoch)
+			break
 		}
 	}
+}
+
+// all reports whether every chunk of cs is in list.
+func all(cs, list []domain.ChunkID) bool {
+	return !slices.ContainsFunc(cs, func(c domain.ChunkID) bool { return !slices.Contains(list, c) })
 }
 
 // event falsifies what the checkers read; an event without data is left out.

@@ -182,6 +182,7 @@ func (p *process) tick() {
 func (p *process) sync(e agent.SendSync) {
 	m := p.m
 	p.counter = e.Request.Counter
+	p.m.w.bias.sent(m.opt.ID, &e.Request)
 	p.lie(&e.Request)
 	b, err := wire.EncodeRequest(&e.Request)
 	if err != nil {

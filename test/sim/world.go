@@ -104,7 +104,7 @@ func play(opt options, what wrong, out io.Writer) (o outcome) {
 		}
 	}()
 	w.begin()
-	for w.k.next(w.opt.Faulty) {
+	for !w.past.ended() && w.k.next(w.opt.Faulty) {
 	}
 	w.heal()
 	end := w.k.now + w.bound()
@@ -207,6 +207,7 @@ func (w *world) heal() {
 	}
 	w.healed = true
 	w.hub.frozen = min(w.hub.frozen, w.k.now)
+	w.hub.start()
 	for _, m := range w.machines {
 		m.cutUp, m.cutDown, m.slowUntil, m.hang, m.err, m.poison, m.lies = 0, 0, 0, 0, 0, nil, 0
 		m.start()
