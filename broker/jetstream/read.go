@@ -21,8 +21,9 @@ import (
 const (
 	pieceRecords = 4000
 	pieceBytes   = 8 << 20
-	pieceLimit   = 10 * time.Second // for one piece; a store that is slower is looked at more closely
-	idleLimit    = 10 * time.Minute // a reader that stops for longer begins anew
+	pieceLimit   = 10 * time.Second       // for one piece; a store that is slower is looked at more closely
+	quietLimit   = 300 * time.Millisecond // without a record: then the store is asked whether there is one
+	idleLimit    = 10 * time.Minute       // a reader that stops for longer begins anew
 )
 
 // requestDone is what the server says behind the last record of a request that had bytes left.
@@ -147,7 +148,10 @@ func (p *puller) piece(ctx context.Context) ([]broker.Record, error) {
 	}
 	recs := make([]broker.Record, 0, n)
 	for len(recs) < n {
-		m, err := p.sub.NextMsgWithContext(wait)
+		m, err := p.await(wait, p.next+uint64(len(recs)))
+		if domain.KindOf(err) == domain.KindIntegrity {
+			return recs, err
+		}
 		if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			return recs, nil
 		}
@@ -169,6 +173,30 @@ func (p *puller) piece(ctx context.Context) ([]broker.Record, error) {
 		}
 	}
 	return recs, nil
+}
+
+// await gives the next message. A record that is gone sends none, and nobody should wait for it until the limit: after a
+// short silence the store is asked for the record itself.
+func (p *puller) await(ctx context.Context, seq uint64) (*nats.Msg, error) {
+	for {
+		quiet, cancel := limit(ctx, quietLimit)
+		m, err := p.sub.NextMsgWithContext(quiet)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return m, err
+		}
+		if err := p.gone(ctx, seq); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// gone is the error for a record that the store says it does not have, nil when it says anything else.
+func (p *puller) gone(ctx context.Context, seq uint64) error {
+	if _, err := p.log.stream.GetMsg(ctx, seq); errors.Is(err, jetstream.ErrMsgNotFound) {
+		return event.Break(seq, fmt.Sprintf("the record is missing, though the log goes on to %d", p.last), nil)
+	}
+	return nil
 }
 
 // record is the record in a message, which must have sequence want. With an error behind it, if the log is cut there.
@@ -224,9 +252,8 @@ func (l *Log) findCut(ctx context.Context) error {
 func (p *puller) missing(ctx context.Context) error {
 	ctx, cancel := limit(ctx, readLimit)
 	defer cancel()
-	_, err := p.log.stream.GetMsg(ctx, p.next)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return event.Break(p.next, fmt.Sprintf("the record is missing, though the log goes on to %d", p.last), nil)
+	if err := p.gone(ctx, p.next); err != nil {
+		return err
 	}
-	return unavailable("read log", errors.Join(err, fmt.Errorf("no record %d within %s", p.next, pieceLimit)))
+	return unavailable("read log", fmt.Errorf("no record %d within %s", p.next, pieceLimit))
 }
