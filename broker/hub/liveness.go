@@ -36,6 +36,9 @@ type contact struct {
 	last        time.Time
 	incarnation domain.Incarnation
 	counter     uint64
+
+	former        domain.Incarnation // the one heard before it
+	formerCounter uint64             // its newest
 }
 
 // slotMemory is what a slot has shown.

@@ -14,6 +14,7 @@ import (
 
 	"tensorturn/broker"
 	"tensorturn/broker/memory"
+	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
@@ -134,6 +135,8 @@ func (w *world) playAgent(a *fakeAgent, f []string) {
 	case "repeats": // its last message arrives once more
 		a.counter--
 		w.step(Sync{Machine: a.id, Request: a.request()})
+	case "ghost": // the first message of a process that ended before any of its messages came
+		w.step(Sync{Machine: a.id, Request: wire.SyncRequest{Version: wire.Version, Incarnation: "ghost", Counter: 1, Slots: make([]wire.SlotReport, len(a.slots))}})
 	case "silent":
 		a.silent = true
 	case "speaks":

@@ -63,7 +63,7 @@ func (c *Core) admitted(in Sync) (*machine.State, error) {
 		return nil, domain.Invalid(op, "the request names no incarnation", "update the agent")
 	case len(r.Slots) < 1 || len(r.Slots) > domain.MaxSlotsPerMachine:
 		return nil, domain.Invalid(op, fmt.Sprintf("the request has %d slots, a machine has 1 to %d", len(r.Slots), domain.MaxSlotsPerMachine), "")
-	case r.Incarnation != m.Incarnation && slices.Contains(c.fold.retired[in.Machine], r.Incarnation):
+	case r.Incarnation != m.Incarnation && slices.Contains(c.fold.retired[in.Machine], r.Incarnation) && !c.lives(in, m):
 		return nil, domain.Fenced(op, "another agent process has taken this machine's place: two agents with one identity, or a late message of an ended one")
 	case r.Incarnation == m.Incarnation && m.Standing != machine.Enrolled && len(r.Slots) != m.Slots:
 		return nil, domain.Invalid(op, fmt.Sprintf("the agent has %d slots, it had %d when it started", len(r.Slots), m.Slots), "restart the agent")
@@ -74,6 +74,15 @@ func (c *Core) admitted(in Sync) (*machine.State, error) {
 		}
 	}
 	return m, nil
+}
+
+// lives reports whether an incarnation that another one has followed is the one that runs after all: it goes on counting
+// and the other has been silent for L/8. The other was then a late first message of a process that had ended before, and
+// without this the machine would be shut out until somebody starts its agent anew.
+func (c *Core) lives(in Sync, m *machine.State) bool {
+	ct := c.mem.contacts[in.Machine]
+	late := ct != nil && ct.former == in.Request.Incarnation && in.Request.Counter <= ct.formerCounter
+	return !late && m.Standing != machine.Drained && c.now.Sub(c.mem.heard(in.Machine)) >= c.cfg.Timing.Suspect
 }
 
 // hear notes contact and reports whether the request is news: a counter that is not newer within its incarnation is
@@ -87,6 +96,9 @@ func (m *liveness) hear(in Sync, known domain.Incarnation, b *batch) bool {
 	}
 	if r.Incarnation == known && r.Incarnation == c.incarnation && r.Counter <= c.counter {
 		return false
+	}
+	if c.incarnation != "" && c.incarnation != r.Incarnation {
+		c.former, c.formerCounter = c.incarnation, c.counter
 	}
 	c.last, c.incarnation, c.counter = b.now, r.Incarnation, r.Counter
 	return true
