@@ -16,6 +16,8 @@ type (
 	MachineID string
 	// TokenID is the public accessor of a join token; it may appear in logs, the secret may not.
 	TokenID string
+	// ObserverID names a system that only reads events.
+	ObserverID string
 	// CommandID identifies one attempt to change state. Event ids are "<command id>.<index>".
 	CommandID string
 	// Incarnation is drawn anew by each agent process, so that a restart is told from a reconnect.

@@ -31,6 +31,10 @@ func Decide(s *State, c Command) ([]event.Data, error) {
 		return decideUse(s, c)
 	case RevokeToken:
 		return decideRevoke(s, c)
+	case CreateObserver:
+		return decideCreateObserver(s, c)
+	case RevokeObserver:
+		return decideRevokeObserver(s, c)
 	}
 	panic(fmt.Sprintf("broken promise: pool.Decide knows every command, not %T", c))
 }

@@ -1,7 +1,8 @@
-// Package pool is the pool of one owner as an event-sourced aggregate: its founding and its join tokens. Secrets never
-// enter: a token is an accessor id and the SHA-256 of its secret.
+// Package pool is the pool of one owner as an event-sourced aggregate: its founding, its join tokens and its
+// observers (other systems that read events). Secrets never enter: a token is an accessor id and the SHA-256 of its
+// secret, an observer the public keys of its account and user.
 //
-// Who may cause what: first start Found; operator CreateToken, RevokeToken; enrolment UseToken (in one batch with
+// Who may cause what: first start Found; operator CreateToken, RevokeToken, CreateObserver, RevokeObserver; enrolment UseToken (in one batch with
 // machine.Enrol, so that a token is used if and only if a machine came of it).
 //
 // A refused token says no more than its bearer may know: without the right secret, a token that exists looks like one

@@ -15,7 +15,7 @@ import (
 // broken promise of the registry.
 func Evolve(s *State, e event.Envelope) *State {
 	if s == nil {
-		s = &State{Tokens: map[domain.TokenID]Token{}}
+		s = &State{Tokens: map[domain.TokenID]Token{}, Observers: map[domain.ObserverID]Observer{}}
 	}
 	s.Seq = e.Seq
 	switch d := e.Data.(type) {
@@ -33,6 +33,10 @@ func Evolve(s *State, e event.Envelope) *State {
 		t := s.Tokens[d.Token]
 		t.Revoked = true
 		s.Tokens[d.Token] = t
+	case *ObserverCreated:
+		s.addObserver(e, d)
+	case *ObserverRevoked:
+		s.revokeObserver(d)
 	default:
 		panic(fmt.Sprintf("broken promise: pool.Evolve knows every fact of a pool, not %T", e.Data))
 	}

@@ -8,4 +8,6 @@ func Register(r *event.Registry) {
 	r.Add(NameTokenCreated, 1, func() event.Data { return new(TokenCreated) })
 	r.Add(NameTokenUsed, 1, func() event.Data { return new(TokenUsed) })
 	r.Add(NameTokenRevoked, 1, func() event.Data { return new(TokenRevoked) })
+	r.Add(NameObserverCreated, 1, func() event.Data { return new(ObserverCreated) })
+	r.Add(NameObserverRevoked, 1, func() event.Data { return new(ObserverRevoked) })
 }

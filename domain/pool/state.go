@@ -22,6 +22,8 @@ type State struct {
 	Seq     uint64
 	Founded time.Time
 	Tokens  map[domain.TokenID]Token // not expired when the last pool event was written
+	// Observers holds the live ones and the newest maxDead of those that ended.
+	Observers map[domain.ObserverID]Observer
 }
 
 // Token is a join token as the hub knows it.
