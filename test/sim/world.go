@@ -113,10 +113,19 @@ func play(opt options, what wrong, out io.Writer) (o outcome) {
 			fail("no end within %v of virtual time without faults: %s", w.bound(), w.pending())
 		}
 	}
-	for rest := w.k.now + w.opt.Timing.Lease + 2*w.opt.Net.Hi; w.k.next(rest); {
+	for rest := w.rest(); w.k.next(rest); {
 	}
 	w.finish()
 	return o
+}
+
+// rest is until when everybody has heard that it is over.
+func (w *world) rest() time.Duration {
+	end := w.k.now
+	for _, m := range w.machines {
+		end = max(end, m.asleep)
+	}
+	return end + w.opt.Timing.Lease + 2*w.opt.Net.Hi
 }
 
 // begin founds the pool, and asks for machines and runs at their times.
