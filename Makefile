@@ -25,7 +25,7 @@ test: check ## every test, with the race detector
 	$(GO) test -race -timeout 8m ./...
 
 sim: ## simulate SEEDS=100 worlds, or one with its trace: make sim SEED=7
-	$(GO) test ./test/sim -count=1 -run 'TestSeeds|TestSeed$$' -args -seeds=$(SEEDS) $(if $(SEED),-seed=$(SEED) -trace)
+	$(GO) test ./test/sim -count=1 -v -run 'TestSeeds|TestSeed$$' -args -seeds=$(SEEDS) $(if $(SEED),-seed=$(SEED) -trace)
 
 bench: build ## speeds, ratios and memory, with the machine named
 	$(GO) run ./test/bench
