@@ -26,13 +26,15 @@ func (k *Keys) SystemAccount() (string, error) {
 	return k.encodeAccount("SYS", k.sys, func(*jwt.AccountClaims) {})
 }
 
-// HubAccount is the JWT of HUB, the only account with JetStream. Nobody outside the process has a user in it.
+// HubAccount is the JWT of HUB, the only account with JetStream. Nobody outside the process has a user in it; observers'
+// accounts import three services of it, each bound to the importer's own consumer.
 func (k *Keys) HubAccount(s Store) (string, error) {
 	return k.encodeAccount("HUB", k.hub, func(c *jwt.AccountClaims) {
 		c.Limits.JetStreamLimits = jwt.JetStreamLimits{
 			DiskStorage: s.Disk, MemoryStorage: s.Memory,
 			Streams: jwt.NoLimit, Consumer: jwt.NoLimit, MaxAckPending: jwt.NoLimit,
 		}
+		exportFeed(c)
 	})
 }
 

@@ -22,7 +22,7 @@ func (k *Keys) Machine(id domain.MachineID) (Machine, error) {
 		return Machine{}, err
 	}
 	path := filepath.Join(k.dir, dirMachines, string(id)+".seed")
-	kp, err := readMachineSeed(path)
+	kp, err := readAccountSeed(path)
 	if missing(err) {
 		var seed []byte
 		if seed, err = newSeed(nkeys.PrefixByteAccount); err != nil {
@@ -31,7 +31,7 @@ func (k *Keys) Machine(id domain.MachineID) (Machine, error) {
 		if err = createSecret(path, seed); err != nil {
 			return Machine{}, err
 		}
-		kp, err = readMachineSeed(path) // the file decides, should two callers have raced
+		kp, err = readAccountSeed(path) // the file decides, should two callers have raced
 	}
 	if err != nil {
 		return Machine{}, err
@@ -43,7 +43,7 @@ func (k *Keys) Machine(id domain.MachineID) (Machine, error) {
 // be another identity.
 func (k *Keys) KnownMachine(id domain.MachineID) (Machine, error) {
 	path := filepath.Join(k.dir, dirMachines, string(id)+".seed")
-	kp, err := readMachineSeed(path)
+	kp, err := readAccountSeed(path)
 	if missing(err) {
 		return Machine{}, damaged(path, "the account of machine "+string(id)+" is missing")
 	}
@@ -51,11 +51,4 @@ func (k *Keys) KnownMachine(id domain.MachineID) (Machine, error) {
 		return Machine{}, err
 	}
 	return Machine{ID: id, Account: public(kp), account: kp}, nil
-}
-
-func readMachineSeed(path string) (nkeys.KeyPair, error) {
-	if _, err := readSecret(path); err != nil {
-		return nil, err
-	}
-	return readSeed(path, nkeys.PrefixByteAccount)
 }
