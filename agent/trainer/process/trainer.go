@@ -1,0 +1,308 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"tensorturn/agent/trainer"
+	"tensorturn/domain"
+	"tensorturn/domain/merge"
+	"tensorturn/domain/run"
+	"tensorturn/domain/safetensors"
+)
+
+// Trainer is one program at work for one slot and run. It serves one goroutine at a time. After an error of the
+// program, or a call that its context ended, it may only be closed.
+type Trainer struct {
+	opener *Opener
+	job    trainer.Job
+
+	unit, dir, short string // name; folder; folder of the socket when dir is too long
+	attempt, batch   int
+	command          []string
+	root             *os.Root // the work folder
+	log              *attemptLog
+	channel          *channel
+	child            *child
+	via              io.Writer // where requests go, nil before the hello
+
+	hello  message
+	layout []safetensors.Tensor
+	id     int64 // of the newest request
+	broken error // why it may only be closed
+	closed bool
+}
+
+var _ trainer.Trainer = (*Trainer)(nil)
+
+// Layout implements trainer.Trainer.
+func (t *Trainer) Layout() []safetensors.Tensor {
+	return append([]safetensors.Tensor(nil), t.layout...)
+}
+
+// greet waits for the program's hello and checks it against the run.
+func (t *Trainer) greet(ctx context.Context) error {
+	m, err := t.receive(ctx)
+	if err != nil {
+		return err
+	}
+	want := t.job.Dataset
+	switch {
+	case m.Type != "hello":
+		return t.failed(fail(KindProtocol, "the first message is "+show(m.Type)+", not a hello", ""))
+	case m.Version != Version:
+		return t.failed(fail(KindProtocol, fmt.Sprintf("the script speaks version %d of the protocol, this agent %d", m.Version, Version), "use the helper module of this release"))
+	case m.Samples != int64(want.Samples):
+		return t.failed(fail(KindData, fmt.Sprintf("the script's data set has %d samples, the spec says %d", m.Samples, want.Samples), "set data.samples to the length of the data set, the same on all machines"))
+	case !validFile(m.Weights):
+		return t.failed(fail(KindProtocol, "the hello names no file of weights: "+show(m.Weights), ""))
+	}
+	t.hello = m
+	f, failure := t.openFile(m.Weights)
+	if failure != nil {
+		return t.failed(failure)
+	}
+	defer func() { _ = f.Close() }()
+	r, err := safetensors.NewReader(f)
+	if err == nil {
+		err = merge.CheckWeights(r.Tensors())
+	}
+	if err != nil {
+		return t.failed(fail(KindOutput, "the script's initial weights cannot be used: "+err.Error(), domain.NextOf(err)))
+	}
+	t.layout = r.Tensors()
+	return nil
+}
+
+// ask sends a request with the next id.
+func (t *Trainer) ask(r request) error {
+	t.id++
+	r.ID = t.id
+	if _, err := t.via.Write(r.encode()); err != nil && !t.child.over() {
+		return t.failed(fail(KindProtocol, "the script has closed its channel and goes on running", ""))
+	}
+	return nil // of a program that has ended, receive tells how
+}
+
+// receive gives the next message. An error message, the end of the program and the end of ctx are errors.
+func (t *Trainer) receive(ctx context.Context) (message, error) {
+	if err := ctx.Err(); err != nil {
+		t.broken = err
+		return message{}, err
+	}
+	var a arrival
+	select {
+	case a = <-t.channel.arrived:
+	case <-ctx.Done():
+		t.broken = ctx.Err()
+		return message{}, ctx.Err()
+	case <-t.child.exited: // what it said last may still be on its way
+		timer := time.NewTimer(drainTime)
+		defer timer.Stop()
+		select {
+		case a = <-t.channel.arrived:
+		case <-timer.C:
+			return message{}, t.failed(t.ended())
+		}
+	}
+	switch {
+	case errors.Is(a.err, errTooLong):
+		return message{}, t.failed(fail(KindProtocol, a.err.Error(), "print to standard error, not into the channel"))
+	case a.err != nil:
+		return message{}, t.failed(t.ended())
+	}
+	m, err := parseMessage(a.line)
+	if err != nil {
+		return m, t.failed(fail(KindProtocol, err.Error(), ""))
+	}
+	t.via = a.via
+	if m.Type == "error" {
+		return m, t.failed(told(m))
+	}
+	if m.ID != t.id {
+		return m, t.failed(fail(KindProtocol, fmt.Sprintf("a %s message answers request %d, the newest is %d", show(m.Type), m.ID, t.id), ""))
+	}
+	return m, nil
+}
+
+// ended explains a channel that is over: by the program's end, or by its closing it.
+func (t *Trainer) ended() *Failure {
+	if !t.child.wait(drainTime) {
+		return fail(KindProtocol, "the script has closed its channel and goes on running", "do not leave the loop over job.batches() early")
+	}
+	return died(t.child.state, t.command, t.settledTail())
+}
+
+// settledTail gives the last lines once the log has taken in what the dead program printed.
+func (t *Trainer) settledTail() []string {
+	t.channel.settle(drainTime)
+	return t.log.last()
+}
+
+// failed notes that the program may only be closed, adds what it printed, and tells the agent's log.
+func (t *Trainer) failed(f *Failure) error {
+	if t.log != nil {
+		f.Log, f.Tail = t.log.path, t.log.last()
+	}
+	if f.Kind == KindMemory && t.hello.Halves && t.batch > 1 && t.opener.halve(t.job.Run) {
+		f.Next = fmt.Sprintf("the next try takes batches of %d", (t.batch+1)/2)
+	}
+	t.broken = f
+	t.opener.opts.Log.Error().Str("run", string(t.job.Run)).Str("unit", t.unit).Str("kind", string(f.Kind)).Str("log", f.Log).Strs("tail", f.Tail).Msg("trainer failed")
+	return f
+}
+
+// usable refuses a call on a broken trainer or under an ended context.
+func (t *Trainer) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if t.closed {
+		return domain.Conflict("use trainer", "it is closed", "")
+	}
+	return t.broken
+}
+
+// call makes a request that is answered by ok.
+func (t *Trainer) call(ctx context.Context, r request) error {
+	if err := t.usable(ctx); err != nil {
+		return err
+	}
+	if err := t.ask(r); err != nil {
+		return err
+	}
+	m, err := t.receive(ctx)
+	if err == nil && m.Type != "ok" {
+		err = t.failed(fail(KindProtocol, fmt.Sprintf("the answer to %s is %s", r.Type, show(m.Type)), ""))
+	}
+	return err
+}
+
+// Rejoin implements trainer.Trainer.
+func (t *Trainer) Rejoin(ctx context.Context) error {
+	return t.call(ctx, request{Type: "rejoin", Ramp: trainer.RampSteps})
+}
+
+// Train implements trainer.Trainer. What the program reports is checked against the chunk: it decides no sums.
+func (t *Trainer) Train(ctx context.Context, c domain.ChunkID, progress func(trainer.Progress)) (trainer.Result, error) {
+	var done trainer.Result
+	s, d := t.job.Spec, t.job.Dataset
+	if c < 0 || int(c) >= run.TotalChunks(s, d) {
+		return done, domain.Invalid("train", fmt.Sprintf("chunk %d does not exist", c), fmt.Sprintf("the run has chunks 0 to %d", run.TotalChunks(s, d)-1))
+	}
+	if err := t.usable(ctx); err != nil {
+		return done, err
+	}
+	epoch, first, n := run.ChunkRange(s, d, c)
+	if err := t.ask(request{Type: "train", segment: &segment{Chunk: int(c), Epoch: epoch, First: first, Count: n, Position: run.Position(s, d, c), Total: run.TotalSamples(s, d)}}); err != nil {
+		return done, err
+	}
+	left := int64(n)
+	for {
+		m, err := t.receive(ctx)
+		if err != nil {
+			return done, err
+		}
+		switch {
+		case m.Type == "step" && m.Samples >= 1 && m.Samples <= left:
+			left -= m.Samples
+			done.Steps++
+			report(progress, m)
+		case m.Type == "step":
+			return done, t.failed(fail(KindProtocol, fmt.Sprintf("a step of %d samples where the chunk has %d left", m.Samples, left), ""))
+		case m.Type == "trained" && left == 0 && m.Steps == int64(done.Steps):
+			done.Loss = value(m.Loss)
+			return done, nil
+		case m.Type == "trained":
+			return done, t.failed(fail(KindProtocol, fmt.Sprintf("chunk %d is called trained after %d of its %d samples", c, int64(n)-left, n), "train every batch of the chunk"))
+		default:
+			return done, t.failed(fail(KindProtocol, "within train came "+show(m.Type), ""))
+		}
+	}
+}
+
+// Evaluate implements trainer.Trainer.
+func (t *Trainer) Evaluate(ctx context.Context, progress func(trainer.Progress)) (trainer.Metrics, error) {
+	const op = "evaluate"
+	if err := t.usable(ctx); err != nil {
+		return trainer.Metrics{}, err
+	}
+	if !t.hello.Evaluates {
+		return trainer.Metrics{}, domain.Invalid(op, "the script cannot measure a model", "give evaluate= to tensorturn.join, or set data.heldout to 0")
+	}
+	if err := t.ask(request{Type: "evaluate"}); err != nil {
+		return trainer.Metrics{}, err
+	}
+	for {
+		m, err := t.receive(ctx)
+		if err != nil {
+			return trainer.Metrics{}, err
+		}
+		switch {
+		case m.Type == "step" && m.Samples >= 1:
+			report(progress, m)
+		case m.Type == "evaluated" && m.Samples >= 1 && m.Loss != nil && *m.Loss >= 0 && m.Accuracy >= 0 && m.Accuracy <= 1:
+			return trainer.Metrics{Samples: int(m.Samples), Accuracy: m.Accuracy, Loss: *m.Loss}, nil
+		default:
+			return trainer.Metrics{}, t.failed(fail(KindProtocol, "within evaluate came "+show(m.Type)+" or numbers that cannot be", ""))
+		}
+	}
+}
+
+// report passes a step on.
+func report(progress func(trainer.Progress), m message) {
+	if progress != nil {
+		progress(trainer.Progress{Samples: int(m.Samples), Loss: value(m.Loss)})
+	}
+}
+
+// value is a loss, 0 when the program does not know it.
+func value(loss *float64) float64 {
+	if loss == nil {
+		return 0
+	}
+	return *loss
+}
+
+// Close implements trainer.Trainer: the program is asked to end, then made to, and its folders are removed. Its log
+// stays.
+func (t *Trainer) Close() error {
+	if t.closed {
+		return nil
+	}
+	soft := t.opener.opts.CloseGrace
+	if t.broken != nil {
+		soft = 0 // it may be in the middle of anything
+	} else {
+		_ = t.ask(request{Type: "close"})
+	}
+	return t.stop(soft)
+}
+
+// stop ends the program and frees everything; it copes with a trainer that was opened halfway.
+func (t *Trainer) stop(soft time.Duration) error {
+	t.closed = true
+	var errs []error
+	if t.child != nil {
+		errs = append(errs, t.child.end(soft, t.opener.opts.KillGrace))
+	}
+	if t.channel != nil {
+		t.channel.close()
+	}
+	if t.log != nil {
+		t.log.close()
+	}
+	if t.root != nil {
+		errs = append(errs, t.root.Close())
+	}
+	for _, d := range []string{t.dir, t.short} {
+		if d != "" {
+			errs = append(errs, os.RemoveAll(d))
+		}
+	}
+	return errors.Join(errs...)
+}
