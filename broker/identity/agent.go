@@ -37,7 +37,7 @@ const agentFileVersion = 1
 // NewAgentKeys draws a machine's key. Save it before enrolling: when the hub's answer is lost, the same key asks again
 // and gets the same machine.
 func NewAgentKeys(hub string) (*AgentKeys, error) {
-	if err := checkHubURL(hub); err != nil {
+	if err := CheckHubURL(hub); err != nil {
 		return nil, err
 	}
 	kp, err := nkeys.CreateUser()
@@ -97,7 +97,7 @@ func LoadAgentKeys(path string) (*AgentKeys, error) {
 	if err != nil {
 		return nil, domain.Integrity("read machine key", path+" is damaged: its seed cannot be used", next)
 	}
-	if err := checkHubURL(f.Hub); err != nil {
+	if err := CheckHubURL(f.Hub); err != nil {
 		return nil, err
 	}
 	if f.Machine != "" && !domain.ValidID(string(f.Machine)) {
@@ -106,7 +106,8 @@ func LoadAgentKeys(path string) (*AgentKeys, error) {
 	return &AgentKeys{Hub: f.Hub, Machine: f.Machine, Credential: f.Credential, CA: []byte(f.CA), HeadKey: f.HeadKey, user: kp}, nil
 }
 
-func checkHubURL(hub string) error {
+// CheckHubURL refuses what cannot be a hub's address: domain.KindInvalid.
+func CheckHubURL(hub string) error {
 	u, err := url.Parse(hub)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" {
 		return domain.Invalid("read hub address", fmt.Sprintf("%q is not an https URL", domain.Clip(hub, 200)),

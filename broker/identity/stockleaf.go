@@ -57,7 +57,7 @@ func WriteStockLeaf(dir string, l StockLeaf) error {
 }
 
 func stockConfig(l StockLeaf) (string, error) {
-	if err := checkHubURL(l.Hub); err != nil {
+	if err := CheckHubURL(l.Hub); err != nil {
 		return "", err
 	}
 	if !domain.ValidID(l.Machine) {
@@ -79,7 +79,7 @@ func stockConfig(l StockLeaf) (string, error) {
 
 // LeafURL is where leafnodes of a hub dial: the port is always written, since nats-server's own default is another one.
 func LeafURL(hub string) (string, error) {
-	if err := checkHubURL(hub); err != nil {
+	if err := CheckHubURL(hub); err != nil {
 		return "", err
 	}
 	u, err := url.Parse(hub)

@@ -33,6 +33,10 @@ func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, err
 	if err != nil {
 		return nil, err
 	}
+	j.hub = strings.TrimRight(j.hub, "/")
+	if err := identity.CheckHubURL(j.hub); err != nil { // before it is saved: a wrong one could never be read again
+		return nil, err
+	}
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return nil, domain.Invalid("join", plainPathError(err), "choose another folder with --dir")
 	}
@@ -40,11 +44,11 @@ func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, err
 	keys, err := identity.LoadAgentKeys(path)
 	switch {
 	case domain.KindOf(err) == domain.KindNotFound:
-		keys, err = identity.NewAgentKeys(strings.TrimRight(j.hub, "/"))
+		keys, err = identity.NewAgentKeys(j.hub)
 	case err == nil && keys.Enrolled():
 		err = domain.Conflict("join", "this machine is a member of "+keys.Hub+" already, as "+string(keys.Machine), "start it with: tensorturn agent start"+dirFlag(j.dir)+"; or choose another folder with --dir")
 	case err == nil:
-		keys.Hub = strings.TrimRight(j.hub, "/")
+		keys.Hub = j.hub
 	}
 	if err == nil {
 		err = keys.Save(path)
@@ -66,8 +70,8 @@ func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, err
 func enrol(ctx context.Context, keys *identity.AgentKeys, token identity.Token, j joinRequest) (gateway.EnrolReply, error) {
 	var reply gateway.EnrolReply
 	u, err := url.Parse(keys.Hub)
-	if err != nil || u.Scheme != "https" {
-		return reply, domain.Invalid("join", domain.Clip(keys.Hub, 120)+" is not an https URL", "give the hub's URL, for example https://hub.example.org:7443")
+	if err != nil {
+		return reply, err
 	}
 	proof, err := identity.SignProof(keys.Key(), identity.AudienceEnrol, "", time.Now())
 	if err != nil {
