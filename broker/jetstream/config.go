@@ -35,12 +35,12 @@ const (
 // MinStore is the least that a server must grant the store, in bytes.
 const MinStore = 1 << 30
 
-// shares divides what the server grants: heartbeats have a fixed share, an eighth is for events, a sixteenth stays free
-// for staged batches, and parts of blobs have the rest. The shares make sure that a stream meets its own limit, which
+// shares divides what the server grants: heartbeats have a fixed share, an eighth is for events, another for the feed made
+// of them, a sixteenth stays free for staged batches, and parts of blobs have the rest. The shares make sure that a stream meets its own limit, which
 // refuses a batch as a whole, before the server's, which has been seen to cut one in the middle.
-func shares(maxStore int64) (events, blobs int64) {
-	events = maxStore / 8
-	return events, maxStore - events - maxStore/16 - heartbeatBytes
+func shares(maxStore int64) (events, feed, blobs int64) {
+	events, feed = maxStore/8, maxStore/8
+	return events, feed, maxStore - events - feed - maxStore/16 - heartbeatBytes
 }
 
 // eventConfig is the log: nothing in it can be changed or removed. Every field that the server would fill in is

@@ -1,5 +1,5 @@
-// Package jetstream holds the log, the heartbeats and the blobs on NATS JetStream: streams EVENTS and HEARTBEATS and the
-// object store BLOBS. cmd opens it on a connection of the hub's own account; broker/hub and broker/gateway see the ports
+// Package jetstream holds the log, the heartbeats, the blobs and the feed on NATS JetStream: streams EVENTS, HEARTBEATS and
+// FEED and the object store BLOBS. cmd opens it on a connection of the hub's own account; broker/hub and broker/gateway see the ports
 // of package broker alone. It starts no server and decides nothing.
 //
 // What is acknowledged here is on the disk, provided the server runs with SyncAlways (broker/embedded does).
@@ -32,6 +32,7 @@ type Store struct {
 	Log        *Log
 	Heartbeats *Heartbeats
 	Blobs      *Blobs
+	Feed       *Feed
 }
 
 // Open opens the streams, creating those that are missing, on a connection of the account that has JetStream under the
@@ -42,7 +43,7 @@ func Open(ctx context.Context, nc *nats.Conn, jsDomain string, maxStore int64) (
 	if maxStore < MinStore {
 		return nil, domain.Invalid("open store", fmt.Sprintf("%d bytes are too few", maxStore), fmt.Sprintf("grant %d at least", int64(MinStore)))
 	}
-	eventBytes, blobBytes := shares(maxStore)
+	eventBytes, feedBytes, blobBytes := shares(maxStore)
 	ctx, cancel := limit(ctx, openLimit)
 	defer cancel()
 	// The prefix is spelt out: jetstreamext v0.3.2 makes a wrong one of a context that only knows its domain.
@@ -62,11 +63,15 @@ func Open(ctx context.Context, nc *nats.Conn, jsDomain string, maxStore int64) (
 	if err != nil {
 		return nil, err
 	}
+	feed, err := openFeed(ctx, nc, api, feedBytes)
+	if err != nil {
+		return nil, err
+	}
 	log := &Log{nc: nc, js: js, api: api, stream: events}
 	if err := log.findCut(ctx); err != nil {
 		return nil, err
 	}
-	return &Store{Log: log, Heartbeats: &Heartbeats{nc: nc}, Blobs: blobs}, nil
+	return &Store{Log: log, Heartbeats: &Heartbeats{nc: nc}, Blobs: blobs, Feed: feed}, nil
 }
 
 // limit gives ctx a deadline of d unless it has one of its own that is earlier.
