@@ -307,6 +307,9 @@ func ttBefore(mode string) {
 
 // ttMisbehave misbehaves when a request of the type comes.
 func ttMisbehave(mode, request string, say func(string, ...any), id int, dir string, t *ttModel) {
+	if request == "save" && mode == "NaN weights" {
+		t.w[3] = float32(math.NaN())
+	}
 	if request != "train" {
 		return
 	}
@@ -325,8 +328,6 @@ func ttMisbehave(mode, request string, say func(string, ...any), id int, dir str
 	case "NaN loss":
 		say(`{"type":"error","id":%d,"kind":"diverged","text":"the loss is nan at step 3"}`, id)
 		select {}
-	case "NaN weights":
-		t.w[3] = float32(math.NaN())
 	case "shout":
 		line := strings.Repeat("x", 1<<20)
 		for range 40 {
@@ -357,9 +358,8 @@ func ttMisbehave(mode, request string, say func(string, ...any), id int, dir str
 		say(`{"type":"trained","id":%d,"steps":0}`, id)
 		select {}
 	case "orphans":
-		c := exec.Command("setsid", "setsid", "sleep", "1000")
-		c.Start()
-		fmt.Fprintln(os.Stderr, "orphan", c.Process.Pid)
+		// Forked away into a session of its own; the wait lets it get there before this group is killed.
+		exec.Command("sh", "-c", "setsid --fork sleep 1000; sleep 0.3").Run()
 		os.Exit(1)
 	case "stubborn":
 		c := exec.Command("sh", "-c", "trap '' TERM; sleep 1000 & wait; sleep 1000")

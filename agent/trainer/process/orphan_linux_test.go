@@ -1,0 +1,123 @@
+package process
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// alive lists the processes that carry the mark in their environment, by reading /proc on its own.
+func alive(t *testing.T, mark string) (pids []string) {
+	t.Helper()
+	envs, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range envs {
+		if b, err := os.ReadFile(path); err == nil && bytes.Contains(b, []byte(mark)) {
+			pids = append(pids, strings.Split(path, "/")[2])
+		}
+	}
+	return pids
+}
+
+func gone(t *testing.T, unit string) {
+	t.Helper()
+	if pids := alive(t, "TENSORTURN_UNIT_ID="+unit); len(pids) > 0 {
+		t.Errorf("processes %v live on", pids)
+	}
+}
+
+// A process that left its group and its session is found all the same.
+func TestOrphansEnd(t *testing.T) {
+	o := newOpener(t, nil)
+	tr := opened(t, o, "orphans")
+	unit := tr.(*Trainer).unit
+	if _, err := tr.Train(t.Context(), 0, nil); err == nil {
+		t.Fatal("the script did not end")
+	}
+	if len(alive(t, "TENSORTURN_UNIT_ID="+unit)) == 0 {
+		t.Fatal("there is no orphan: the test shows nothing")
+	}
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	gone(t, unit)
+}
+
+// What an agent left behind that was killed is ended by the next one, and its folders are removed.
+func TestNextAgentSweeps(t *testing.T) {
+	root := t.TempDir()
+	o := newOpener(t, func(o *Options) { o.Root = root })
+	dir := filepath.Join(o.opts.Root, "work", "r-0-0-abc", "x")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "1000")
+	cmd.Env = append(os.Environ(), "TENSORTURN_WORK_DIR="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	newOpener(t, func(o *Options) { o.Root = root })
+	if err := cmd.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("it ended with %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(root, "work")); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// The child dies with the agent, even when that is killed.
+func TestTrainerDiesWithItsAgent(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := exec.Command(exe, "-test.run=^TestAgentInAChild$", "-test.v")
+	agent.Env = append(os.Environ(), "PROCESS_TEST_AGENT=1")
+	out, err := agent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	unit := ""
+	buf := make([]byte, 1<<16)
+	for n := 0; unit == "" && err == nil; {
+		var k int
+		k, err = out.Read(buf[n:])
+		n += k
+		if _, rest, ok := strings.Cut(string(buf[:n]), "unit="); ok {
+			if u, _, ok := strings.Cut(rest, "\n"); ok {
+				unit = u
+			}
+		}
+	}
+	if len(alive(t, "TENSORTURN_UNIT_ID="+unit)) != 1 {
+		t.Errorf("no trainer runs for %q", unit)
+	}
+	if err := agent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = agent.Wait()
+	for i := 0; i < 1000 && len(alive(t, "TENSORTURN_UNIT_ID="+unit)) > 0; i++ { // the kernel sends the signal as the last thread ends
+	}
+	gone(t, unit)
+}
+
+// TestAgentInAChild is the agent of the test above; by itself it does nothing.
+func TestAgentInAChild(t *testing.T) {
+	if os.Getenv("PROCESS_TEST_AGENT") == "" {
+		t.Skip("runs as the child of another test")
+	}
+	tr, err := newOpener(t, nil).Open(t.Context(), jobFor(t, "good"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stdout.WriteString("unit=" + tr.(*Trainer).unit + "\n")
+	select {}
+}
