@@ -66,6 +66,7 @@ func (f *Format) Message(e event.Envelope) (m Message, ok bool) {
 	m = Message{Seq: e.Seq, ID: e.ID, Kind: e.Kind, Agg: e.Agg, Name: name, Type: Type(name, e.Version),
 		Subject: Subject(e.Kind, e.Agg, name), Line: e.Data.Line(), Time: e.Time}
 	var b bytes.Buffer
+	b.Grow(1 << 10)
 	b.WriteString(`{"specversion":"1.0"`)
 	attribute(&b, "id", e.ID)
 	attribute(&b, "source", f.source)
@@ -124,8 +125,24 @@ func attribute(b *bytes.Buffer, name, value string) {
 	quote(b, value)
 }
 
+// plainText reports whether text stands in JSON as it is.
+func plainText(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return true
+}
+
 // quote writes text as JSON. Text that is no UTF-8 is mended: a reader must be able to parse every event.
 func quote(b *bytes.Buffer, s string) {
+	if plainText(s) { // nearly all text: ids, digests, names
+		b.WriteByte('"')
+		b.WriteString(s)
+		b.WriteByte('"')
+		return
+	}
 	q, err := json.Marshal(s)
 	domain.Assert(err == nil, "text can be written as JSON")
 	b.Write(q)
