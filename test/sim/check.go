@@ -93,12 +93,14 @@ func (w *world) unchanged() {
 // provenance checks an accepted delta against what its agent has really done: it was made under this epoch and number,
 // from these chunks in this order, and its bytes are what that work gives.
 func (w *world) provenance(id domain.RunID, e event.Envelope, d *run.ContributionAccepted) {
-	made := slices.ContainsFunc(w.made[work{id, d.Slot, d.Epoch, d.Number}], func(m product) bool {
-		return m.blob == d.Blob && slices.Equal(m.chunks, d.Chunks) && m.poison == ""
-	})
-	if !made {
+	list := w.made[work{id, d.Slot, d.Epoch, d.Number}]
+	i := slices.IndexFunc(list, func(m product) bool { return m.blob == d.Blob && slices.Equal(m.chunks, d.Chunks) })
+	if i < 0 || list[i].poison != "" && list[i].poison != poisonNorm {
 		fail("record %d counts delta %s of %s for chunks %v under epoch %d, number %d; the agent has made %+v", e.Seq, d.Blob.Short(), d.Slot,
-			d.Chunks, d.Epoch, d.Number, w.made[work{id, d.Slot, d.Epoch, d.Number}])
+			d.Chunks, d.Epoch, d.Number, list)
+	}
+	if list[i].poison == poisonNorm {
+		return
 	}
 	b := w.past.books[id]
 	base, err := w.model(b.base)

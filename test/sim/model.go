@@ -130,11 +130,12 @@ const (
 	poisonLayout    poison = "layout"
 	poisonBase      poison = "base"
 	poisonRubbish   poison = "rubbish"
+	poisonNorm      poison = "norm" // well formed: the norm gate refuses it once it is in force
 )
 
 var poisons = []poison{poisonNaN, poisonTruncated, poisonLayout, poisonBase, poisonRubbish}
 
-// poisonedDelta spoils a delta in one way. Every one of them must be refused.
+// poisonedDelta spoils a delta in one way. Every one of them but the last must be refused.
 func poisonedDelta(p poison, codec run.Codec, base, local weights, baseID domain.Digest) []byte {
 	good := encodeDelta(codec, base, local, baseID)
 	switch p {
@@ -151,6 +152,11 @@ func poisonedDelta(p poison, codec run.Codec, base, local weights, baseID domain
 		_, err := merge.EncodeDelta(merge.Codec(codec), bytes.NewReader(base.encode("v")), bytes.NewReader(local.encode("v")), baseID, &b)
 		must(err)
 		return b.Bytes()
+	case poisonNorm:
+		for i := range local {
+			local[i] = base[i] + 1e4*(local[i]-base[i])
+		}
+		return encodeDelta(codec, base, local, baseID)
 	case poisonBase:
 		return encodeDelta(codec, base, local, blob.Sum([]byte("another base")))
 	}

@@ -41,13 +41,17 @@ const (
 	faultLie                  // a machine offers a chunk that it has not trained
 	faultPause                // the operator pauses a run
 	faultCancel               // the operator cancels a run
+	faultReslot               // an agent starts again with another number of slots
+	faultNorm                 // a machine sends a delta that is far too large
 	faultCount
+
+	firstFaults = faultReslot // those that drawFaults draws first
 )
 
 // String names the fault.
 func (f fault) String() string {
 	return [faultCount]string{"cut up", "cut down", "cut", "hub", "freeze", "agent", "sleep", "slow", "hang", "task error", "stop", "drain",
-		"revoke", "join", "damage", "wipe", "log", "blobs", "poison", "lie", "pause", "cancel"}[f]
+		"revoke", "join", "damage", "wipe", "log", "blobs", "poison", "lie", "pause", "cancel", "reslot", "norm"}[f]
 }
 
 // Limits of what a world must survive: beyond them a run may rightly fail, or nobody is left to end it.
@@ -150,6 +154,13 @@ func (n *nemesis) onPool(f fault) {
 		for range n.luck.number(1, 4) {
 			m.poison = append(m.poison, poisons[n.luck.pick(len(poisons))])
 		}
+	case faultReslot:
+		m := n.machine()
+		m.kill("killed, to have other slots")
+		m.opt.Slots = 3 - m.opt.Slots
+		w.k.after(n.lasts(0.01, 1.5), m.start)
+	case faultNorm:
+		n.machine().poison = append(n.machine().poison, poisonNorm)
 	case faultLie:
 		n.machine().lies = 1
 	case faultPause:

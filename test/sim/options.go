@@ -129,13 +129,18 @@ func (o *options) drawFaults(l luck, lease time.Duration) {
 	if l.chance(0.3) {
 		o.Between = l.between(0, 0.01)
 	}
-	for f := range faultCount {
+	for f := range firstFaults {
 		if l.chance(0.35) {
 			o.Faults = append(o.Faults, f)
 		}
 	}
 	o.Pace = l.span(lease/4, 3*lease)
 	o.Faulty = l.span(3*lease, 14*lease)
+	for f := firstFaults; f < faultCount; f++ { // behind the others, so that older seeds keep their meaning
+		if l.chance(0.2) {
+			o.Faults = append(o.Faults, f)
+		}
+	}
 }
 
 // String shows the options in a failure.

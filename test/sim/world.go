@@ -89,6 +89,7 @@ type outcome struct {
 	digest  string
 	marks   marks
 	virtual time.Duration
+	healing time.Duration // from the end of the faults to the end of the last run
 	records uint64
 	events  int
 	err     error // a violation, or a broken promise of the product
@@ -107,12 +108,13 @@ func play(opt options, what wrong, out io.Writer) (o outcome) {
 	for !w.past.ended() && w.k.next(w.opt.Faulty) {
 	}
 	w.heal()
-	end := w.k.now + w.bound()
+	healed, end := w.k.now, w.k.now+w.bound()
 	for !w.past.ended() {
 		if !w.k.next(end) {
 			fail("no end within %v of virtual time without faults: %s", w.bound(), w.pending())
 		}
 	}
+	o.healing = w.k.now - healed
 	for rest := w.rest(); w.k.next(rest); {
 	}
 	w.finish()
@@ -265,7 +267,7 @@ func (w *world) bound() time.Duration {
 	for _, r := range w.opt.Runs {
 		samples += float64(r.Data.Samples * r.Spec.Epochs)
 	}
-	return 30*w.opt.Timing.Lease + time.Duration(4*samples/slowest*float64(time.Second)) + run.DeadlineUnknown*time.Second
+	return 40*w.opt.Timing.Lease + time.Duration(4*samples/slowest*float64(time.Second))
 }
 
 // pending says why the runs have not ended.
