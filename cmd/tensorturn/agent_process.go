@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -14,10 +16,13 @@ import (
 
 	"tensorturn/agent"
 	"tensorturn/agent/cache"
+	"tensorturn/agent/trainer"
 	"tensorturn/agent/trainer/builtin"
+	processtrainer "tensorturn/agent/trainer/process"
 	"tensorturn/broker/embedded"
 	"tensorturn/broker/identity"
 	"tensorturn/domain"
+	"tensorturn/domain/run"
 )
 
 type agentOptions struct {
@@ -27,6 +32,7 @@ type agentOptions struct {
 	reconnect  time.Duration
 	cacheBytes int64
 	stopLimit  time.Duration
+	python     string // interpreter of process trainers
 	logger     zerolog.Logger
 }
 
@@ -76,9 +82,13 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 	if err != nil {
 		return p, err
 	}
+	trainers, err := openers(o)
+	if err != nil {
+		return p, err
+	}
 	p.agent, err = agent.New(agent.Config{
 		Incarnation: domain.Incarnation(newID("i")), Slots: o.slots, Build: version, Seed: seed(), StopLimit: o.stopLimit,
-		Transport: p.leaf, Blobs: blobs, Cache: p.cache, Trainer: builtin.Open, Throttle: o.throttle,
+		Transport: p.leaf, Blobs: blobs, Cache: p.cache, Trainer: trainers, Throttle: o.throttle,
 		Head: readHead(o.dir), SaveHead: func(b []byte) error { return renameio.WriteFile(filepath.Join(o.dir, headFile), b, 0o600) },
 		RenewAfter: untilHalf(p.credential), SaveCredential: p.save, Log: o.logger,
 	})
@@ -86,6 +96,21 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 		return p, err
 	}
 	return p, p.agent.Start()
+}
+
+// openers chooses the trainer that the run's spec names.
+func openers(o agentOptions) (trainer.Factory, error) {
+	own, err := processtrainer.New(processtrainer.Options{Root: filepath.Join(o.dir, "trainers"), Python: o.python, Threads: max(1, runtime.NumCPU()/max(1, o.slots)),
+		Environ: os.Environ(), Log: o.logger})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, job trainer.Job) (trainer.Trainer, error) {
+		if job.Spec.Trainer == run.Process {
+			return own.Open(ctx, job)
+		}
+		return builtin.Open(ctx, job)
+	}, nil
 }
 
 // stop ends everything in reverse order.

@@ -37,6 +37,7 @@ func agentStart(a *app) *cobra.Command {
 	f.Float64Var(&o.throttle, "throttle", 1, "fraction of its speed at which this machine trains, for trials")
 	f.DurationVar(&o.reconnect, "reconnect", 0, "longest wait before the link is dialled again (10s when 0)")
 	f.Int64Var(&o.cacheBytes, "cache", 20<<30, "bytes of data, weights and deltas kept on disk")
+	f.StringVar(&o.python, "python", "", "interpreter of your own scripts on this machine (default: the spec's, or python3 on PATH)")
 	f.DurationVar(&o.stopLimit, "stop-limit", agent.DefaultStopLimit, "how long a stop may take to contribute what is trained")
 	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
 	return c

@@ -90,6 +90,9 @@ func exportModel(ctx context.Context, cl *client, r runs.Run, dir string) (card,
 		return c, err
 	}
 	c.SHA256 = sum
+	if r.Spec.Trainer == run.Process { // the program knows how to build its model
+		return c, writeJSON(filepath.Join(dir, "tensorturn.json"), c)
+	}
 	data, err := blob.Open(ctx, r.Data.Blob, cl.getPart)
 	if err != nil {
 		return c, err

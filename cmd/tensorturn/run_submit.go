@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tensorturn/agent/trainer/process/code"
 	"tensorturn/broker/gateway"
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
@@ -68,8 +69,11 @@ func (a *app) start(ctx context.Context, cl *client, id string, spec run.Spec, d
 	return r, err
 }
 
-// upload reads the CSV, packs it and stores it as a blob; parts that the hub has are not sent again.
+// upload packs what the trainer works on and stores it as a blob: the CSV, or the owner's code.
 func (a *app) upload(ctx context.Context, cl *client, spec *run.Spec) (run.Dataset, error) {
+	if spec.Trainer == run.Process {
+		return a.packCode(ctx, cl, spec)
+	}
 	if spec.Data.Path == "" {
 		return run.Dataset{}, domain.Invalid("submit run", "data.path is missing", "name the CSV file in the spec")
 	}
@@ -91,22 +95,8 @@ func (a *app) pack(ctx context.Context, cl *client, spec *run.Spec, r io.Reader)
 	if err != nil {
 		return run.Dataset{}, err
 	}
-	has := func(ctx context.Context, d domain.Digest) bool {
-		resp, err := cl.do(ctx, http.MethodHead, "/blobs/"+string(d), nil, 0)
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return true
-	}
 	var sent int64
-	w := blob.NewWriter(ctx, func(ctx context.Context, d domain.Digest, b []byte) error {
-		if has(ctx, d) {
-			return nil
-		}
-		sent += int64(len(b))
-		return cl.putPart(ctx, d, b)
-	})
+	w := blobTo(ctx, cl, &sent)
 	facts, err := dataset.Pack(table, spec.Data.Holdout, spec.Seed, w)
 	if err != nil {
 		return run.Dataset{}, err
@@ -119,4 +109,36 @@ func (a *app) pack(ctx context.Context, cl *client, spec *run.Spec, r io.Reader)
 	a.say("packed %s: %d rows to train on, %d held out (%.0f %%, stratified, seed %d), %d features, %d classes; sent %d bytes",
 		strings.TrimSpace(spec.Data.Path), data.Samples, data.Heldout, 100*spec.Data.Holdout, spec.Seed, data.Features, data.Classes, sent)
 	return data, nil
+}
+
+// packCode packs the folder of the owner's code; without a word it is the folder of the spec.
+func (a *app) packCode(ctx context.Context, cl *client, spec *run.Spec) (run.Dataset, error) {
+	var err error
+	if *spec, err = run.Defaults(*spec); err != nil {
+		return run.Dataset{}, err
+	}
+	var sent int64
+	w := blobTo(ctx, cl, &sent)
+	facts, err := code.Pack(ctx, spec.Code, w)
+	if err != nil {
+		return run.Dataset{}, err
+	}
+	id, err := w.Close()
+	if err != nil {
+		return run.Dataset{}, err
+	}
+	a.say("packed %s: %d files, %d bytes of code; sent %d bytes", spec.Code, facts.Files, facts.Bytes, sent)
+	return run.ProcessData(*spec, id), nil
+}
+
+// blobTo is a writer whose parts go to the hub, but for those it has; sent counts.
+func blobTo(ctx context.Context, cl *client, sent *int64) *blob.Writer {
+	return blob.NewWriter(ctx, func(ctx context.Context, d domain.Digest, b []byte) error {
+		if resp, err := cl.do(ctx, http.MethodHead, "/blobs/"+string(d), nil, 0); err == nil {
+			resp.Body.Close()
+			return nil
+		}
+		*sent += int64(len(b))
+		return cl.putPart(ctx, d, b)
+	})
 }

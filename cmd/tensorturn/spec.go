@@ -22,7 +22,7 @@ import (
 const maxSpecBytes = 256 << 10
 
 // loadSpec reads a run's specification. Unknown keys are errors that name the key, its line and the nearest known one.
-// A relative data path is taken from the folder of the spec.
+// Relative paths of data and code are taken from the folder of the spec.
 func loadSpec(path string) (run.Spec, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -39,6 +39,9 @@ func loadSpec(path string) (run.Spec, error) {
 	spec, err := parseSpec(path, b)
 	if err == nil && spec.Data.Path != "" && !filepath.IsAbs(spec.Data.Path) {
 		spec.Data.Path = filepath.Join(filepath.Dir(path), spec.Data.Path)
+	}
+	if err == nil && spec.Trainer == run.Process && !filepath.IsAbs(spec.Code) {
+		spec.Code = filepath.Join(filepath.Dir(path), spec.Code)
 	}
 	return spec, err
 }

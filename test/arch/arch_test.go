@@ -43,6 +43,7 @@ var rules = []rule{
 	{"broker/hub", []string{"domain", "projections", "broker", "broker/wire", "broker/hub", "broker/identity"}, []string{"net/http", "github.com/nats-io/nats-server"}, "the one writer; the front is the gateway's"},
 	{"broker/gateway", []string{"domain", "projections", "broker", "broker/hub", "broker/wire", "broker/identity", "broker/gateway"}, []string{"github.com/nats-io/nats-server"}, "the front hands on and decides nothing"},
 	{"agent/trainer", []string{"domain", "agent/trainer"}, []string{"net", "github.com/nats-io"}, "trainers know no hub"},
+	{"agent/trainer/process", []string{"domain", "agent/trainer"}, []string{"net/http", "github.com/nats-io"}, "speaks with its own child over a Unix socket; knows no hub either"},
 	{"agent", []string{"domain", "agent", "broker/wire", "broker/embedded", "broker/identity"}, []string{"github.com/nats-io/nats-server"}, "an agent knows the hub by wire alone"},
 	{"cmd", []string{"domain", "projections", "broker", "agent", "cmd"}, []string{"github.com/nats-io/nats-server"}, "only cmd imports both sides, and wires"},
 }
