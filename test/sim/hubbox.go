@@ -14,6 +14,9 @@ import (
 // gather is how long a hub that has been asked something waits for more before it decides.
 const gather = 3 * time.Millisecond
 
+// maxInbox is what may wait for a hub that stands still for one and a half lease times: more means that somebody floods it.
+const maxInbox = 4096
+
 // hubBox is the hub's process: it can be off, frozen or alive. The log and the blobs outlive it.
 type hubBox struct {
 	w      *world
@@ -110,7 +113,9 @@ func (h *hubBox) put(l letter) {
 	if !h.up() {
 		return
 	}
-	h.inbox = append(h.inbox, l)
+	if h.inbox = append(h.inbox, l); len(h.inbox) > maxInbox {
+		fail("%d inputs wait for the hub", len(h.inbox))
+	}
 	if !h.due {
 		h.due = true
 		h.later(h.luck.span(0, gather), h.step)

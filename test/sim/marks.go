@@ -20,6 +20,11 @@ const (
 	markMergeInterrupted
 	markDuplicateSync
 	markLateReply
+	markSentAgain
+	markGone
+	markNorm
+	markGatePause
+	markTaskFailed
 	markCount
 )
 
@@ -30,6 +35,8 @@ func (m mark) String() string {
 		"an append that failed was found stored", "the holder of an expired lease came back", "a round closed at its deadline with chunks missing",
 		"a deadline extended", "a draining machine's contribution accepted", "a machine quarantined", "an accepted contribution revoked",
 		"a merge interrupted by a crash of the hub", "a repeated sync answered", "a late reply ignored",
+		"a lost delta sent again", "a delta asked for again is gone", "a delta refused by the norm gate", "a run paused by its norm gate",
+		"a trainer's failure recorded",
 	}[m]
 }
 

@@ -160,7 +160,13 @@ func (n *nemesis) onPool(f fault) {
 		m.opt.Slots = 3 - m.opt.Slots
 		w.k.after(n.lasts(0.01, 1.5), m.start)
 	case faultNorm:
-		n.machine().poison = append(n.machine().poison, poisonNorm)
+		m := n.machine()
+		everybody := n.luck.chance(0.5)
+		for _, o := range w.machines {
+			if everybody || o == m {
+				o.poison = append(o.poison, poisonNorm)
+			}
+		}
 	case faultLie:
 		n.machine().lies = 1
 	case faultPause:

@@ -134,9 +134,8 @@ func (p *past) ended() bool {
 // note checks one event against the book and writes it there. It runs before the fold, so that the states are those
 // in which the event was decided.
 func (p *past) note(e event.Envelope) {
-	if d, ok := e.Data.(*machine.BecameQuarantined); ok {
+	if _, ok := e.Data.(*machine.BecameQuarantined); ok {
 		p.w.mark(markQuarantine)
-		_ = d
 	}
 	if e.Kind != event.KindRun {
 		return
@@ -182,6 +181,7 @@ func (p *past) noteLease(id domain.RunID, e event.Envelope) {
 		}
 	case *run.TaskFailed:
 		end(d.Slot, d.Epoch)
+		p.w.mark(markTaskFailed)
 	case *run.EvaluationFailed:
 		end(d.Slot, d.Epoch)
 	case *run.Cancelled, *run.Failed, *run.Completed:
@@ -221,6 +221,10 @@ func (p *past) noteRound(id domain.RunID, e event.Envelope) {
 		}
 	case *run.RoundExtended:
 		p.w.mark(markExtended)
+	case *run.Paused:
+		if d.Gate {
+			p.w.mark(markGatePause)
+		}
 	case *run.RoundMerged:
 		p.noteMerge(id, e, d)
 	case *run.Completed:
@@ -290,8 +294,11 @@ func (p *past) noteContribution(id domain.RunID, e event.Envelope) {
 	case *run.ContributionCut:
 		p.w.mark(markCut)
 	case *run.ContributionRefused:
-		if d.Why == run.RefusedFenced {
+		switch d.Why {
+		case run.RefusedFenced:
 			p.w.mark(markFenced)
+		case run.RefusedNorm:
+			p.w.mark(markNorm)
 		}
 	case *run.ContributionRevoked:
 		p.noteRevoked(id, e, d)

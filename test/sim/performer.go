@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"time"
@@ -146,38 +145,6 @@ func (s *slotBox) broken() bool {
 	return true
 }
 
-// reach says why the hub's front cannot be reached, nil when it can.
-func (m *machineBox) reach() error {
-	if m.upBlocked() || m.downBlocked() || !m.w.hub.up() || m.w.hub.frozen > m.w.k.now {
-		return domain.Unavailable("reach the hub", "no answer", "", nil)
-	}
-	return nil
-}
-
-// fetch gives an object from the disk or from the hub.
-func (m *machineBox) fetch(_ context.Context, d domain.Digest) ([]byte, error) {
-	if b, ok := m.cache[d]; ok {
-		return b, nil
-	}
-	if err := m.reach(); err != nil {
-		return nil, err
-	}
-	b, err := m.w.blobs.Get(context.Background(), d)
-	if err == nil {
-		m.cache[d] = b
-	}
-	return b, err
-}
-
-// base reads weights through the cache.
-func (m *machineBox) base(d domain.Digest) (weights, error) {
-	r, err := blob.Open(context.Background(), d, m.fetch)
-	if err != nil {
-		return weights{}, err
-	}
-	return decodeWeights(r)
-}
-
 func (s *slotBox) prepare(e agent.Prepare) {
 	s.begin(e.Epoch)
 	s.later(s.quick(), func() {
@@ -276,6 +243,20 @@ func (s *slotBox) reset(e agent.Reset) {
 	})
 }
 
+// poisoned takes the next poison for a delta of the run, empty for none. One for the norm gate mostly waits until that is
+// in force.
+func (m *machineBox) poisoned(id domain.RunID) poison {
+	if len(m.poison) == 0 {
+		return ""
+	}
+	p := m.poison[0]
+	if b := m.w.past.books[id]; p == poisonNorm && b.merges < run.NormGateFrom && m.luck.chance(0.9) {
+		return ""
+	}
+	m.poison = m.poison[1:]
+	return p
+}
+
 func (s *slotBox) makeDelta(e agent.MakeDelta) {
 	s.begin(e.Epoch)
 	s.later(s.quick(), func() {
@@ -290,9 +271,7 @@ func (s *slotBox) makeDelta(e agent.MakeDelta) {
 			return
 		}
 		made, data := product{chunks: snap.chunks}, []byte(nil)
-		if n := len(s.p.m.poison); n > 0 {
-			made.poison = s.p.m.poison[0]
-			s.p.m.poison = s.p.m.poison[1:]
+		if made.poison = s.p.m.poisoned(e.Run); made.poison != "" {
 			s.p.m.say("slot %d: makes a poisoned delta: %s", s.index, made.poison)
 			data = poisonedDelta(made.poison, e.Codec, base, snap.weights, e.Base)
 		} else {
@@ -303,84 +282,6 @@ func (s *slotBox) makeDelta(e agent.MakeDelta) {
 		s.p.m.w.made[k] = append(s.p.m.w.made[k], made)
 		s.end(agent.DeltaMade{Slot: s.index, Epoch: e.Epoch, Number: e.Number, Boundary: e.Boundary, Blob: made.blob})
 	})
-}
-
-// store puts a blob into the cache and pins it.
-func (m *machineBox) store(id domain.RunID, round int, data []byte) domain.Digest {
-	d, objs := packBlob(data)
-	p := pin{run: id, round: round}
-	for _, o := range objs {
-		m.cache[o.id] = bytes.Clone(o.data)
-		p.objs = append(p.objs, o.id)
-	}
-	m.pins = append(m.pins, p)
-	return d
-}
-
-// drop forgets the deltas of rounds that are merged, unless a newer pin holds the same objects.
-func (m *machineBox) drop(id domain.RunID, round int) {
-	var stay []pin
-	keep := map[domain.Digest]bool{}
-	for _, p := range m.pins {
-		if p.run != id || p.round > round {
-			stay = append(stay, p)
-			for _, d := range p.objs {
-				keep[d] = true
-			}
-		}
-	}
-	for _, p := range m.pins {
-		for _, d := range p.objs {
-			if !keep[d] {
-				delete(m.cache, d)
-			}
-		}
-	}
-	m.pins = stay
-}
-
-// upload asks what is missing and sends it, the manifest last, each object at a moment of its own.
-func (s *slotBox) upload(id domain.Digest, done func()) {
-	manifest, ok := s.p.m.cache[id]
-	m, err := blob.Parse(manifest)
-	if !ok || err != nil {
-		s.later(s.quick(), func() { s.transferError(domain.NotFound("upload", "the blob is gone", ""), true) })
-		return
-	}
-	todo := append(append([]domain.Digest(nil), m.Parts...), id)
-	var send func()
-	send = func() {
-		if len(todo) == 0 {
-			done()
-			return
-		}
-		s.later(s.quick(), func() {
-			if err := s.p.m.put(todo[0]); err != nil {
-				s.transferError(err, domain.KindOf(err) == domain.KindNotFound)
-				return
-			}
-			s.p.give(agent.Moved{Slot: s.index, Epoch: s.epoch, Bytes: 100})
-			todo = todo[1:]
-			send()
-		})
-	}
-	send()
-}
-
-// put sends one object of the cache if the store lacks it.
-func (m *machineBox) put(d domain.Digest) error {
-	b, ok := m.cache[d]
-	if !ok {
-		return domain.NotFound("put", "the cache has it no more", "")
-	}
-	if err := m.reach(); err != nil {
-		return err
-	}
-	has, err := m.w.blobs.Has(context.Background(), []domain.Digest{d})
-	if err != nil || has[0] {
-		return err
-	}
-	return m.w.blobs.Put(context.Background(), d, b)
 }
 
 func (s *slotBox) initialise(e agent.RunInit) {
@@ -409,31 +310,5 @@ func (s *slotBox) evaluate(e agent.RunEvaluate) {
 			fail("%s shall measure a model that is not finite", s.p.m.opt.ID)
 		}
 		s.end(agent.Evaluated{Slot: s.index, Epoch: e.Epoch, Samples: s.data.Heldout, Accuracy: 0.5, Loss: 1})
-	})
-}
-
-// uploadAgain serves the hub's wish for a blob it cannot read.
-func (p *process) uploadAgain(e agent.UploadAgain) {
-	m := p.m
-	m.w.k.after(m.luck.span(time.Millisecond, 2*m.w.opt.Timing.Sync), func() {
-		p.awake(func() {
-			manifest, ok := m.cache[e.Blob]
-			list, err := blob.Parse(manifest)
-			if !ok || err != nil {
-				p.give(agent.Resent{Blob: e.Blob, Missing: true})
-				return
-			}
-			for _, d := range append(append([]domain.Digest(nil), list.Parts...), e.Blob) {
-				if err := m.put(d); domain.KindOf(err) == domain.KindNotFound {
-					p.give(agent.Resent{Blob: e.Blob, Missing: true})
-					return
-				} else if err != nil {
-					p.give(agent.ResendFailed{Blob: e.Blob})
-					return
-				}
-			}
-			m.say("sends %s again", e.Blob.Short())
-			p.give(agent.Resent{Blob: e.Blob})
-		})
 	})
 }
