@@ -30,6 +30,7 @@ import (
 	"tensorturn/domain/event"
 	"tensorturn/projections"
 	"tensorturn/projections/fleet"
+	"tensorturn/projections/observers"
 	"tensorturn/projections/runs"
 	"tensorturn/projections/timeline"
 )
@@ -62,16 +63,17 @@ type Enroller interface {
 
 // Views is what questions are answered from.
 type Views struct {
-	Engine   *projections.Engine
-	Runs     *runs.View
-	Fleet    *fleet.View
-	Timeline *timeline.View
+	Engine    *projections.Engine
+	Runs      *runs.View
+	Fleet     *fleet.View
+	Timeline  *timeline.View
+	Observers *observers.View
 }
 
 // NewViews makes the views and their engine.
 func NewViews() Views {
-	v := Views{Runs: runs.New(), Fleet: fleet.New(), Timeline: timeline.New()}
-	v.Engine = projections.NewEngine(v.Runs, v.Fleet, v.Timeline)
+	v := Views{Runs: runs.New(), Fleet: fleet.New(), Timeline: timeline.New(), Observers: observers.New()}
+	v.Engine = projections.NewEngine(v.Runs, v.Fleet, v.Timeline, v.Observers)
 	return v
 }
 
@@ -84,6 +86,8 @@ type Config struct {
 	Registry  *event.Registry
 	Operator  func(key string) bool // constant-time check of an operator key
 	Enrol     Enroller
+	Events    Events
+	Observers ObserverKeeper
 	Websocket string       // loopback address of the embedded server's WebSocket listener
 	PublicURL string       // what machines dial
 	CA        []byte       // PEM
@@ -107,14 +111,20 @@ type Gateway struct {
 	conns      *connections
 	sockets    *admission
 	parts      *partsInFlight
+	streams    *admission // of events
 	binary     fileSum
+	storeSaid  rate.Sometimes // a store that takes nothing is said aloud now and then, not for each part
 }
+
+// storeSaidEvery spaces the hub's own complaints of a store that takes no parts.
+const storeSaidEvery = 30 * time.Second
 
 // New builds the gateway; Handler serves it in tests, Start on a port.
 func New(cfg Config) *Gateway {
 	g := &Gateway{
 		cfg: cfg, enrolments: rate.NewLimiter(enrolPerSecond, enrolBurst),
-		conns: newConnections(newAdmission(maxConns, maxConnsByIP)), sockets: newAdmission(maxWebsockets, maxWebsocketsByIP), parts: newPartsInFlight(),
+		conns: newConnections(newAdmission(maxConns, maxConnsByIP)), sockets: newAdmission(maxWebsockets, maxWebsocketsByIP), parts: newPartsInFlight(), streams: newAdmission(maxStreams, maxStreamsByIP),
+		storeSaid: rate.Sometimes{First: 1, Interval: storeSaidEvery},
 	}
 	g.base, g.stop = context.WithCancel(context.Background())
 	g.server = &http.Server{
@@ -134,11 +144,14 @@ func (g *Gateway) Start(l net.Listener, tlsConfig *tls.Config) {
 	cfg := tlsConfig.Clone()
 	cfg.NextProtos = []string{"http/1.1"}
 	g.done = make(chan error, 1)
-	go func() { g.done <- g.server.Serve(tls.NewListener(l, cfg)) }()
+	go func() {
+		g.done <- g.server.Serve(tls.NewListener(l, cfg))
+		close(g.done)
+	}()
 }
 
 // Stop ends long polls, WebSockets and idle connections, waits for requests in flight up to a limit, and returns. It may
-// be called without Start.
+// be called without Start, and again.
 func (g *Gateway) Stop() error {
 	g.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownWait)
@@ -148,7 +161,7 @@ func (g *Gateway) Stop() error {
 		err = errors.Join(err, g.server.Close())
 	}
 	if g.done != nil {
-		if served := <-g.done; !errors.Is(served, http.ErrServerClosed) {
+		if served, first := <-g.done; first && !errors.Is(served, http.ErrServerClosed) {
 			err = errors.Join(err, served)
 		}
 	}
@@ -180,6 +193,9 @@ func (g *Gateway) routes() http.Handler {
 		r.Use(g.operatorOnly)
 		g.api(r)
 		r.Get("/api/v1/log", g.readLog)
+		r.Get("/api/v1/events", g.streamEvents)
+		r.Get("/api/v1/events/schemas", g.eventSchemas)
+		r.Get("/api/v1/events/asyncapi.json", g.eventDocument)
 	})
 	r.MethodNotAllowed(notAllowed)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
@@ -190,7 +206,9 @@ func (g *Gateway) routes() http.Handler {
 
 // apiText is the description in the OpenAPI document: what huma's routes do not show.
 const apiText = "The operator's API: every request carries `Authorization: Bearer <operator key>`. Besides the paths below: " +
-	"`GET /api/v1/log?from=N` streams the records of the event log as lines of JSON; `HEAD`, `PUT` and `GET /blobs/<sha256>` carry parts and manifests " +
+	"`GET /api/v1/log?from=N` streams the records of the event log as lines of JSON; " +
+	"`GET /api/v1/events?run=&kind=&after=&follow=` streams events as server-sent events with CloudEvents in them, described at " +
+	"`/api/v1/events/schemas` and `/api/v1/events/asyncapi.json`; `HEAD`, `PUT` and `GET /blobs/<sha256>` carry parts and manifests " +
 	"of at most 8 MiB, and `POST /blobs/missing` says which of `digests` are not stored. Every refusal is application/problem+json."
 
 // api registers huma's routes.
@@ -209,6 +227,7 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	g.registerMachines(api)
 	g.registerTokens(api)
 	g.registerLog(api)
+	g.registerObservers(api)
 	describeProblems(api.OpenAPI())
 	allowDefaults(api.OpenAPI().Components.Schemas)
 	return api

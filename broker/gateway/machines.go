@@ -21,7 +21,7 @@ type MachinePath struct {
 type (
 	machineReason struct {
 		MachinePath
-		Body Reasoned `required:"false"`
+		Body *Reasoned // may be left out
 	}
 	machineBody  struct{ Body fleet.Machine }
 	machinesBody struct{ Body []fleet.Machine }
@@ -50,7 +50,7 @@ func (g *Gateway) registerMachines(api huma.API) {
 				if err != nil {
 					return nil, err
 				}
-				if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: c.command(in.Body.Reason)}); err != nil {
+				if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: c.command(in.Body.reason())}); err != nil {
 					return nil, err
 				}
 				return g.showMachine(string(m.Body.ID)) // a revoked machine is not found by its name any more

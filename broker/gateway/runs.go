@@ -30,6 +30,13 @@ type Reasoned struct {
 	Reason string `json:"reason,omitempty" maxLength:"200"`
 }
 
+func (r *Reasoned) reason() string {
+	if r == nil {
+		return ""
+	}
+	return r.Reason
+}
+
 // RunEvents is a page of a run's timeline.
 type RunEvents struct {
 	Lines []timeline.Line `json:"lines"`
@@ -44,7 +51,7 @@ type RunPath struct {
 type (
 	runReason struct {
 		RunPath
-		Body Reasoned `required:"false"`
+		Body *Reasoned // may be left out
 	}
 	runBody  struct{ Body runs.Run }
 	runsBody struct{ Body []runs.Run }
@@ -83,7 +90,7 @@ func (g *Gateway) registerRuns(api huma.API) {
 				if _, err := g.showRun(in.ID); err != nil {
 					return nil, err
 				}
-				if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: in.ID, Command: c.command(in.Body.Reason)}); err != nil {
+				if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: in.ID, Command: c.command(in.Body.reason())}); err != nil {
 					return nil, err
 				}
 				return g.showRun(in.ID)

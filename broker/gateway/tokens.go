@@ -44,9 +44,13 @@ func (g *Gateway) registerTokens(api huma.API) {
 		})
 	huma.Register(api, op("create-token", http.MethodPost, "/api/v1/tokens", "Make a join token"),
 		func(ctx context.Context, in *struct {
-			Body CreateToken `required:"false"`
+			Body *CreateToken // may be left out
 		}) (*struct{ Body CreatedToken }, error) {
-			t, err := g.createToken(ctx, in.Body)
+			var asked CreateToken
+			if in.Body != nil {
+				asked = *in.Body
+			}
+			t, err := g.createToken(ctx, asked)
 			return &struct{ Body CreatedToken }{t}, err
 		})
 	huma.Register(api, op("revoke-token", http.MethodDelete, "/api/v1/tokens/{id}", "Revoke a join token"),

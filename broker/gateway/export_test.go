@@ -1,0 +1,25 @@
+package gateway
+
+import (
+	"runtime"
+	"time"
+)
+
+// LimitWebsockets sets the limits of a front before anybody has connected.
+func LimitWebsockets(g *Gateway, most, mostByIP int) { g.sockets = newAdmission(most, mostByIP) }
+
+// WaitWebsockets returns when no more than n WebSockets are counted.
+func WaitWebsockets(g *Gateway, n int) {
+	for {
+		g.sockets.mu.Lock()
+		all := g.sockets.all
+		g.sockets.mu.Unlock()
+		if all <= n {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// HeaderTimeout sets how long a header may take, before anybody has connected.
+func HeaderTimeout(g *Gateway, d time.Duration) { g.server.ReadHeaderTimeout = d }
