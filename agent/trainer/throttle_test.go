@@ -73,6 +73,60 @@ func TestThrottleTakesInverseTime(t *testing.T) {
 	}
 }
 
+// TestThrottleForgivesOthers holds that time in which others had the processor is not multiplied, and that more than the
+// time that has passed is never charged.
+func TestThrottleForgivesOthers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		used time.Duration // a step of 10 ms
+		want time.Duration
+	}{
+		{"a tenth was its own", time.Millisecond, time.Second},
+		{"all was its own", 10 * time.Millisecond, 10 * time.Second},
+		{"two threads", 20 * time.Millisecond, 10 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				used := time.Duration(0)
+				slow := &throttled{factor: 0.1, used: func() time.Duration { return used }}
+				p := slow.pace(t.Context(), nil)
+				defer p.timer.Stop()
+				start := time.Now()
+				for range 100 {
+					<-time.After(10 * time.Millisecond)
+					used += c.used
+					p.step(Progress{})
+				}
+				if took := time.Since(start); took < c.want-minWait || took > c.want+minWait {
+					t.Errorf("took %v, want %v", took, c.want)
+				}
+			})
+		})
+	}
+}
+
+// inside is a trainer that computes in this process.
+type inside struct{ steady }
+
+func (*inside) InProcess() bool { return true }
+
+func TestThrottleLooksAtProcessorOfOwnTrainersOnly(t *testing.T) {
+	clock := processorClock()
+	own, err := Throttle(&inside{}, 0.5)
+	if err != nil || (own.(*throttled).used == nil) != (clock == nil) {
+		t.Errorf("processor time is not looked at: %v", err)
+	}
+	other, err := Throttle(&steady{}, 0.5)
+	if err != nil || other.(*throttled).used != nil {
+		t.Errorf("a process of its own would not be slowed: %v", err)
+	}
+	if clock == nil {
+		return
+	}
+	for before := clock(); clock() == before; { // ends when some time is used
+	}
+}
+
 // quiet gives no progress function where the throttle must cope with that; the bare trainer needs one.
 func quiet(factor float64) func(Progress) {
 	if factor < 1 {

@@ -100,6 +100,9 @@ func (t *Trainer) Rejoin(context.Context) error {
 	return nil
 }
 
+// InProcess says that this process's processors do the work (trainer.Throttle).
+func (t *Trainer) InProcess() bool { return true }
+
 // Close implements trainer.Trainer.
 func (t *Trainer) Close() error {
 	t.model, t.optimizer, t.set = nil, nil, nil
