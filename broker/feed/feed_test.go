@@ -282,6 +282,21 @@ func TestFollowersGetTheirOwnPlace(t *testing.T) {
 	}
 }
 
+func TestBefore(t *testing.T) {
+	h := newHub(t)
+	for i := range 20 {
+		g := broker.Group{Command: domain.CommandID(fmt.Sprint("t-", i)), Actor: "hub", Events: []event.Event{{Kind: event.KindRun, ID: "r", Data: &run.Resumed{}}}}
+		_, err := h.c.Commit(t.Context(), time.Unix(int64(1000+10*i), 0), []broker.Group{g})
+		h.must(err)
+	}
+	s := h.source()
+	for at, want := range map[int64]uint64{0: 0, 1000: 0, 1001: 1, 1010: 1, 1011: 2, 1190: 19, 1191: 20, 5000: 20} {
+		if got, err := s.Before(t.Context(), time.Unix(at, 0)); err != nil || got != want {
+			t.Errorf("before %d: %d %v, want %d", at, got, err, want)
+		}
+	}
+}
+
 // BenchmarkNote is what an event costs the hub's loop.
 func BenchmarkNote(b *testing.B) {
 	h := newHub(b)

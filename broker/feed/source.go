@@ -7,6 +7,7 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"time"
 
 	"tensorturn/broker"
 	"tensorturn/domain/event"
@@ -102,6 +103,31 @@ func (s *Source) Position() uint64 {
 	return s.last
 }
 
+// Before is the sequence of the newest event older than t, 0 when there is none. Times grow with sequences, as long as the
+// hub's clock does; where it was set back, the answer is one of the places that fit.
+func (s *Source) Before(ctx context.Context, t time.Time) (uint64, error) {
+	low, high := uint64(0), s.Position() // the answer is within low..high
+	for low < high {
+		middle := low + (high-low+1)/2
+		for rec, err := range s.log.Read(ctx, middle) {
+			var e event.Envelope
+			if err == nil {
+				e, err = event.Decode(s.reg, rec.Seq, rec.Data)
+			}
+			if err != nil {
+				return 0, err
+			}
+			if e.Time.Before(t) {
+				low = middle
+			} else {
+				high = middle - 1
+			}
+			break
+		}
+	}
+	return low, ctx.Err()
+}
+
 // Batch is some events in order.
 type Batch struct {
 	Messages []feed.Message // those that are told, may be none
@@ -164,8 +190,11 @@ func (s *Source) next(after uint64) (b Batch, moved <-chan struct{}, ok bool) {
 
 // readLog yields what the log holds behind after, and gives how far it came.
 func (s *Source) readLog(ctx context.Context, after uint64, yield func(Batch, error) bool) (uint64, bool) {
-	b, bytes, yielded := Batch{Upto: after}, 0, after
+	b, bytes, yielded, end := Batch{Upto: after}, 0, after, s.Position()
 	for rec, err := range s.log.Read(ctx, after+1) {
+		if err == nil && rec.Seq > end {
+			break // not noted: behind a break in a damaged log, or about to be noted
+		}
 		var e event.Envelope
 		if err == nil {
 			e, err = event.Decode(s.reg, rec.Seq, rec.Data)

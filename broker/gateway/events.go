@@ -28,6 +28,7 @@ const (
 type Events interface {
 	Follow(ctx context.Context, after uint64) iter.Seq2[feed.Batch, error]
 	Position() uint64
+	Before(ctx context.Context, t time.Time) (uint64, error)
 }
 
 // eventQuery is what a stream asks for.
@@ -53,9 +54,9 @@ func (g *Gateway) readQuery(r *http.Request) (eventQuery, error) {
 	q := eventQuery{run: domain.RunID(v.Get("run")), kind: event.Kind(v.Get("kind")), follow: true}
 	for name := range v {
 		switch name {
-		case "run", "kind", "after", "follow":
+		case "run", "kind", "after", "since", "follow":
 		default:
-			return q, domain.Invalid(opName, domain.Clip(name, 40)+" is not a parameter", "use run, kind, after, follow")
+			return q, domain.Invalid(opName, domain.Clip(name, 40)+" is not a parameter", "use run, kind, after, since, follow")
 		}
 	}
 	if q.run != "" && !domain.ValidID(string(q.run)) {
@@ -70,6 +71,15 @@ func (g *Gateway) readQuery(r *http.Request) (eventQuery, error) {
 			return q, domain.Invalid(opName, "follow is neither true nor false", "")
 		}
 		q.follow = yes
+	}
+	if since := v.Get("since"); since != "" && v.Get("after") == "" {
+		at, err := time.Parse(time.RFC3339, since)
+		if err != nil {
+			return q, domain.Invalid(opName, domain.Clip(since, 40)+" is not a time", "give it as 2026-11-30T12:00:00Z")
+		}
+		if q.after, err = g.cfg.Events.Before(r.Context(), at); err != nil {
+			return q, err
+		}
 	}
 	after := v.Get("after")
 	if last := r.Header.Get("Last-Event-ID"); last != "" {

@@ -207,7 +207,7 @@ func (g *Gateway) routes() http.Handler {
 // apiText is the description in the OpenAPI document: what huma's routes do not show.
 const apiText = "The operator's API: every request carries `Authorization: Bearer <operator key>`. Besides the paths below: " +
 	"`GET /api/v1/log?from=N` streams the records of the event log as lines of JSON; " +
-	"`GET /api/v1/events?run=&kind=&after=&follow=` streams events as server-sent events with CloudEvents in them, described at " +
+	"`GET /api/v1/events?run=&kind=&after=&since=&follow=` streams events as server-sent events with CloudEvents in them, described at " +
 	"`/api/v1/events/schemas` and `/api/v1/events/asyncapi.json`; `HEAD`, `PUT` and `GET /blobs/<sha256>` carry parts and manifests " +
 	"of at most 8 MiB, and `POST /blobs/missing` says which of `digests` are not stored. Every refusal is application/problem+json."
 

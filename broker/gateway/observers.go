@@ -84,7 +84,7 @@ func (g *Gateway) createObserver(ctx context.Context, in CreateObserver) (Create
 	if end := g.cfg.Events.Position(); in.From > end+1 {
 		in.From = end + 1 // a place that nobody can know yet: begin with what comes
 	}
-	id := domain.ObserverID(readableID(in.Name, "observer", g.cfg.NewID("o")))
+	id := domain.ObserverID(readableID(in.Name, "observer", tailOf(g.cfg.NewID("o"))))
 	account, err := g.cfg.Observers.NewObserver(id)
 	if err != nil {
 		return CreatedObserver{}, g.problemOf(err)

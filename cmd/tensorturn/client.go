@@ -52,11 +52,15 @@ func (c *client) do(ctx context.Context, method, path string, body io.Reader, le
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+c.ctx.Key)
 	if body != nil {
 		req.ContentLength = length
 		req.Header.Set("Content-Type", "application/json")
 	}
+	return c.send(req)
+}
+
+func (c *client) send(req *http.Request) (*http.Response, error) {
+	req.Header.Set("Authorization", "Bearer "+c.ctx.Key)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, unreachable(c.ctx.URL, err)
@@ -65,7 +69,19 @@ func (c *client) do(ctx context.Context, method, path string, body io.Reader, le
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	return nil, refusal(method+" "+path, resp)
+	return nil, refusal(req.Method+" "+req.URL.Path, resp)
+}
+
+// get opens a stream; header adds to the request's own.
+func (c *client) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.ctx.URL+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	return c.send(req)
 }
 
 // refusal reads a problem body.

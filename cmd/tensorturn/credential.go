@@ -7,7 +7,7 @@ import (
 )
 
 func credentialCommand(a *app) *cobra.Command {
-	return group("credential", "credentials for other programs", credentialExport(a))
+	return group("credential", "credentials for other programs", credentialExport(a), credentialCreate(a), credentialList(a), credentialRevoke(a))
 }
 
 func credentialExport(a *app) *cobra.Command {

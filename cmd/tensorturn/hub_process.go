@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"tensorturn/broker/embedded"
+	"tensorturn/broker/feed"
 	"tensorturn/broker/gateway"
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
@@ -45,13 +46,15 @@ type hubProcess struct {
 	readOnly error // the log is damaged: only reads are served
 	failed   chan error
 
-	keys    *identity.Keys
-	broker  *embedded.Hub
-	store   *jetstream.Store
-	service *hub.Service
-	front   *gateway.Gateway
-	views   gateway.Views
-	stops   []func() error
+	keys      *identity.Keys
+	broker    *embedded.Hub
+	store     *jetstream.Store
+	service   *hub.Service
+	front     *gateway.Gateway
+	views     gateway.Views
+	source    *feed.Source
+	publisher *feed.Publisher
+	stops     []func() error
 }
 
 // registry holds the facts of every aggregate.
@@ -84,7 +87,7 @@ func startHub(ctx context.Context, o hubOptions) (h *hubProcess, err error) {
 	if err != nil {
 		return h, err
 	}
-	for _, step := range []func(context.Context) error{h.openKeys, h.startBroker, h.startService} {
+	for _, step := range []func(context.Context) error{h.openKeys, h.startBroker, h.startService, h.startFeed} {
 		if err := step(ctx); err != nil {
 			l.Close()
 			return h, err
@@ -196,6 +199,7 @@ func (h *hubProcess) startService(ctx context.Context) error {
 		Link: hub.NewNATSLink(nc), Renew: h.renew, Admit: h.admit, CutOff: h.cutOff, Heads: h.keys.Heads(),
 		Logger: h.opts.logger,
 	})
+	h.openFeed()
 	h.front = gateway.New(h.frontConfig())
 	h.later(func() error { h.service.Stop(); return nil })
 	if err := h.service.Start(ctx); err != nil {
@@ -221,6 +225,7 @@ func (h *hubProcess) frontConfig() gateway.Config {
 	})
 	return gateway.Config{
 		Hub: h.service, Views: h.views, Log: h.store.Log, Blobs: h.store.Blobs, Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
+		Events: h.source, Observers: h,
 		Websocket: h.broker.WebsocketAddr(), PublicURL: h.url, CA: h.keys.CA(), Pin: h.keys.Pin(),
 		HeadKey: h.keys.Head().Public().(ed25519.PublicKey), Binary: binary, Version: version, Now: time.Now, NewID: newID, Logger: h.opts.logger,
 	}
