@@ -38,6 +38,8 @@ func TestWhoReachesWhat(t *testing.T) {
 		{own, "GET", "/api/v1/machines", ""}, {own, "GET", "/api/v1/machines/m", ""}, {own, "POST", "/api/v1/machines/m/drain", ""},
 		{own, "POST", "/api/v1/machines/m/resume", ""}, {own, "POST", "/api/v1/machines/m/revoke", ""},
 		{own, "GET", "/api/v1/tokens", ""}, {own, "POST", "/api/v1/tokens", `{"uses":-1}`}, {own, "DELETE", "/api/v1/tokens/t-1", ""},
+		{own, "GET", "/api/v1/observers", ""}, {own, "POST", "/api/v1/observers", "{}"}, {own, "DELETE", "/api/v1/observers/o-1", ""},
+		{own, "GET", "/api/v1/events?after=x", ""}, {own, "GET", "/api/v1/events/schemas", ""}, {own, "GET", "/api/v1/events/asyncapi.json", ""},
 		{own, "GET", "/api/v1/log", ""}, {own, "POST", "/api/v1/log/verify", ""}, {own, "GET", "/api/v1/openapi.json", ""}, {own, "GET", "/api/v1/schemas/RunSpec.json", ""},
 	} {
 		for _, c := range callers {

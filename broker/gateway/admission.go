@@ -58,14 +58,22 @@ func (a *admission) enter(remote string) (release func(), ok bool) {
 type connections struct {
 	*admission
 	mu   sync.Mutex
-	open map[net.Conn]func()
+	open map[net.Conn]*connection
+}
+
+type connection struct {
+	release func()
+	silent  bool // it has asked for nothing yet
 }
 
 func newConnections(a *admission) *connections {
-	return &connections{admission: a, open: map[net.Conn]func(){}}
+	return &connections{admission: a, open: map[net.Conn]*connection{}}
 }
 
 func (c *connections) changed(conn net.Conn, s http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.open[conn]
 	switch s {
 	case http.StateNew:
 		release, ok := c.enter(conn.RemoteAddr().String())
@@ -73,16 +81,30 @@ func (c *connections) changed(conn net.Conn, s http.ConnState) {
 			conn.Close()
 			return
 		}
-		c.mu.Lock()
-		c.open[conn] = release
-		c.mu.Unlock()
-	case http.StateClosed, http.StateHijacked: // a WebSocket is counted by its own limits from then on
-		c.mu.Lock()
-		release := c.open[conn]
-		delete(c.open, conn)
-		c.mu.Unlock()
-		if release != nil {
-			release()
+		c.open[conn] = &connection{release: release, silent: true}
+	case http.StateActive:
+		if known != nil {
+			known.silent = false
 		}
+	case http.StateClosed, http.StateHijacked: // a WebSocket is counted by its own limits from then on
+		if known != nil {
+			delete(c.open, conn)
+			known.release()
+		}
+	}
+}
+
+// hangUp closes connections that have asked for nothing: net/http would wait five seconds for them at a shutdown.
+func (c *connections) hangUp() {
+	c.mu.Lock()
+	var silent []net.Conn
+	for conn, k := range c.open {
+		if k.silent {
+			silent = append(silent, conn)
+		}
+	}
+	c.mu.Unlock()
+	for _, conn := range silent {
+		conn.Close()
 	}
 }

@@ -156,6 +156,7 @@ func (g *Gateway) Stop() error {
 	g.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownWait)
 	defer cancel()
+	g.conns.hangUp()
 	err := g.server.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, g.server.Close())

@@ -77,7 +77,7 @@ func registry() *event.Registry {
 	return r
 }
 
-func newRig(t testing.TB, change func(*gateway.Config)) *rig {
+func newRig(t testing.TB, change func(*gateway.Config), tune ...func(*gateway.Gateway)) *rig {
 	t.Helper()
 	r := &rig{t: t, log: memory.NewLog(nil), blobs: memory.NewBlobs(time.Now, nil), logged: &lines{}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -102,6 +102,9 @@ func newRig(t testing.TB, change func(*gateway.Config)) *rig {
 		change(&cfg)
 	}
 	r.front = gateway.New(cfg)
+	for _, f := range tune {
+		f(r.front)
+	}
 	r.must(r.service.Start(context.Background()))
 	r.must(r.service.Do(context.Background(), hub.Do{Command: "c-found", Actor: "hub", Targets: []hub.Target{{Kind: event.KindPool, ID: pool.ID, Command: pool.Found{At: time.Now()}}}}))
 	r.front.Start(l, &tls.Config{Certificates: []tls.Certificate{r.keys.ServerCertificate()}})

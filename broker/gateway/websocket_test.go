@@ -82,8 +82,7 @@ func TestWebsocketRefuses(t *testing.T) {
 // Places are limited by address, and come free when a WebSocket closes.
 func TestWebsocketsAreBounded(t *testing.T) {
 	back := echo(t)
-	r := newRig(t, func(c *gateway.Config) { c.Websocket = back })
-	gateway.LimitWebsockets(r.front, 10, 2)
+	r := newRig(t, func(c *gateway.Config) { c.Websocket = back }, func(g *gateway.Gateway) { gateway.LimitWebsockets(g, 10, 2) })
 	first, in, _ := r.upgrade("/nats")
 	_, _, second := r.upgrade("/nats/x")
 	_, _, third := r.upgrade("/nats")
@@ -135,8 +134,7 @@ func TestStopWithoutStart(t *testing.T) {
 
 // A client that dribbles its header is cut; others are served meanwhile.
 func TestSlowHeaderIsCut(t *testing.T) {
-	r := newRig(t, nil)
-	gateway.HeaderTimeout(r.front, 200*time.Millisecond)
+	r := newRig(t, nil, func(g *gateway.Gateway) { gateway.HeaderTimeout(g, 200*time.Millisecond) })
 	trust, err := identity.TrustTLS(r.keys.CA())
 	r.must(err)
 	c, err := tls.Dial("tcp", r.addr, trust)
