@@ -41,7 +41,7 @@ func TestSeeds(t *testing.T) {
 		seeds = append(seeds, *firstFlag+uint64(i))
 	}
 	began := time.Now()
-	outcomes := playAll(seeds)
+	outcomes := playAll(draws(seeds))
 	var hit [markCount]int
 	var virtual time.Duration
 	var records uint64
@@ -92,20 +92,44 @@ func TestSeed(t *testing.T) {
 
 // TestSameSeedSameTrace plays seeds twice.
 func TestSameSeedSameTrace(t *testing.T) {
-	for seed := uint64(1); seed <= 5; seed++ {
-		a, b := play(draw(seed, false), wrongNothing, nil), play(draw(seed, false), wrongNothing, nil)
-		if a.digest != b.digest {
-			t.Errorf("seed %d gives the traces %s and %s", seed, a.digest, b.digest)
+	opts := draws([]uint64{1, 2, 3, 4, 5, 6})
+	a, b := playAll(opts), playAll(opts)
+	for i := range opts {
+		if a[i].digest != b[i].digest {
+			t.Errorf("seed %d gives the traces %s and %s", opts[i].Seed, a[i].digest, b[i].digest)
 		}
 	}
 }
 
 // TestQuietWorlds: where nothing goes wrong nothing is lost, refused or suspected.
 func TestQuietWorlds(t *testing.T) {
-	for seed := uint64(1); seed <= 6; seed++ {
-		if o := play(draw(seed, true), wrongNothing, nil); o.err != nil {
-			t.Errorf("seed %d without faults: %v", seed, o.err)
+	var opts []options
+	for seed := uint64(1); seed <= 8; seed++ {
+		opts = append(opts, draw(seed, true))
+	}
+	for i, o := range playAll(opts) {
+		if o.err != nil {
+			t.Errorf("seed %d without faults: %v", opts[i].Seed, o.err)
 		}
+	}
+}
+
+// TestOutagesOfTheHubCostNoLease: agents go on computing, and nothing expires before everybody could speak again.
+func TestOutagesOfTheHubCostNoLease(t *testing.T) {
+	var opts []options
+	for seed := uint64(1); seed <= 12; seed++ {
+		o := draw(seed, true)
+		o.Faults, o.Pace, o.Faulty = []fault{faultHub, faultFreeze}, 2*o.Timing.Lease, 20*o.Timing.Lease
+		opts = append(opts, o)
+	}
+	outages := 0
+	for i, o := range playAll(opts) {
+		if outages += o.marks[markHeldRestart]; o.err != nil || o.expired > 0 {
+			t.Errorf("seed %d: %d leases expired, %v", opts[i].Seed, o.expired, o.err)
+		}
+	}
+	if outages == 0 {
+		t.Error("the hub never started again while leases were held")
 	}
 }
 
@@ -152,19 +176,28 @@ func alone(o *options) {
 	}
 }
 
+// draws gives the worlds of seeds.
+func draws(seeds []uint64) []options {
+	opts := make([]options, len(seeds))
+	for i, s := range seeds {
+		opts[i] = draw(s, false)
+	}
+	return opts
+}
+
 // playAll plays worlds side by side: they share nothing.
-func playAll(seeds []uint64) []outcome {
-	out := make([]outcome, len(seeds))
+func playAll(opts []options) []outcome {
+	out := make([]outcome, len(opts))
 	next := make(chan int)
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
 			for i := range next {
-				out[i] = play(draw(seeds[i], false), wrongNothing, nil)
+				out[i] = play(opts[i], wrongNothing, nil)
 			}
 		})
 	}
-	for i := range seeds {
+	for i := range opts {
 		next <- i
 	}
 	close(next)

@@ -90,6 +90,7 @@ type outcome struct {
 	marks   marks
 	virtual time.Duration
 	healing time.Duration // from the end of the faults to the end of the last run
+	expired int           // leases
 	records uint64
 	events  int
 	err     error // a violation, or a broken promise of the product
@@ -100,25 +101,32 @@ func play(opt options, what wrong, out io.Writer) (o outcome) {
 	w := newWorld(opt, what, out)
 	defer func() {
 		o.digest, o.marks, o.virtual, o.records, o.events = w.tr.digest(), w.marks, w.k.now, w.past.known, w.k.done
+		o.expired = len(w.past.over)
 		if p := recover(); p != nil {
 			o.err = w.report(p)
 		}
 	}()
-	w.begin()
-	for !w.past.ended() && w.k.next(w.opt.Faulty) {
-	}
-	w.heal()
-	healed, end := w.k.now, w.k.now+w.bound()
-	for !w.past.ended() {
-		if !w.k.next(end) {
-			fail("no end within %v of virtual time without faults: %s", w.bound(), w.pending())
-		}
-	}
+	healed := w.live()
 	o.healing = w.k.now - healed
 	for rest := w.rest(); w.k.next(rest); {
 	}
 	w.finish()
 	return o
+}
+
+// live lets faults happen for a while, then heals, and returns when that was once every run has ended.
+func (w *world) live() (healed time.Duration) {
+	w.begin()
+	for !w.past.ended() && w.k.next(w.opt.Faulty) {
+	}
+	w.heal()
+	healed = w.k.now
+	for end := healed + w.bound(); !w.past.ended(); {
+		if !w.k.next(end) {
+			fail("no end within %v of virtual time without faults: %s", w.bound(), w.pending())
+		}
+	}
+	return healed
 }
 
 // rest is until when everybody has heard that it is over.
