@@ -28,10 +28,12 @@ func TestWhoReachesWhat(t *testing.T) {
 		{"stranger", r.proof(r.nkey(), identity.AudienceBlobs, time.Now())},
 		{"revoked", r.proof(gone, identity.AudienceBlobs, time.Now())},
 	}
-	const open, blobs, own = "open", "blobs", "operator"
+	callers = append(callers, struct{ name, key string }{"renewer", r.proof(live, identity.AudienceRenew, time.Now())})
+	const open, blobs, own, renew = "open", "blobs", "operator", "renew"
 	for _, route := range []struct{ who, method, path, body string }{
 		{open, "GET", "/healthz", ""}, {open, "GET", "/install", ""}, {open, "GET", "/install/tensorturn", ""}, {open, "GET", "/install/ca.pem", ""},
 		{open, "POST", "/api/v1/enrol", "{}"}, {open, "GET", "/nats", ""}, {open, "GET", "/nats/leafnode", ""}, {open, "GET", "/nothing", ""}, {open, "POST", "/healthz", ""},
+		{renew, "POST", "/api/v1/renew", ""},
 		{blobs, "POST", "/blobs/missing", `{"digests":[]}`}, {blobs, "HEAD", "/blobs/" + d, ""}, {blobs, "GET", "/blobs/" + d, ""}, {blobs, "PUT", "/blobs/" + d, string(part)},
 		{own, "GET", "/api/v1/runs", ""}, {own, "POST", "/api/v1/runs", "{}"}, {own, "GET", "/api/v1/runs/r-1", ""}, {own, "GET", "/api/v1/runs/r-1/events", ""},
 		{own, "POST", "/api/v1/runs/r-1/cancel", ""}, {own, "POST", "/api/v1/runs/r-1/pause", ""}, {own, "POST", "/api/v1/runs/r-1/resume", ""},
@@ -44,7 +46,7 @@ func TestWhoReachesWhat(t *testing.T) {
 	} {
 		for _, c := range callers {
 			a := r.call(route.method, route.path, c.key, route.body)
-			in := route.who == open || c.name == "operator" || route.who == blobs && c.name == "machine"
+			in := route.who == open || c.name == "operator" && route.who != renew || route.who == blobs && c.name == "machine" || route.who == renew && c.name == "renewer"
 			what := route.method + " " + route.path + " by " + c.name
 			if in == (a.status == http.StatusUnauthorized) {
 				t.Errorf("%s: %d %s", what, a.status, a.body)

@@ -12,7 +12,6 @@ import (
 
 	"tensorturn/broker/identity"
 	"tensorturn/domain"
-	"tensorturn/domain/machine"
 )
 
 // bearer is the secret of an Authorization header, empty when there is none.
@@ -53,16 +52,8 @@ func (g *Gateway) blobCaller(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, domain.MachineID(""))))
 			return
 		}
-		nkey, err := identity.VerifyBlobToken(secret, g.cfg.Now())
-		if err != nil {
-			unauthorized(w, "the blob token is missing, expired or wrong", "check the machine's clock: a token lives for five minutes")
-			return
-		}
-		var m domain.MachineID
-		var standing machine.Standing
-		g.cfg.Views.Engine.Read(func(uint64) { m, standing = g.cfg.Views.Fleet.ByNKey(nkey) })
-		if m == "" || standing == machine.Revoked {
-			unauthorized(w, "the machine is unknown or revoked", "join again with a new token")
+		m, _, ok := g.machineOf(w, secret, identity.AudienceBlobs)
+		if !ok {
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, m)))

@@ -166,3 +166,19 @@ func TestEnrolmentIsPacedAndBounded(t *testing.T) {
 	}
 	t.Error("a thousand enrolments in a row are not slowed")
 }
+
+// A machine whose credential has expired comes back by proof of its key alone, until it is revoked.
+func TestRenewByProof(t *testing.T) {
+	r := newRig(t, nil)
+	kp, id := r.enrol("box")
+	ask := func() answer {
+		return r.call("POST", "/api/v1/renew", r.proof(kp, identity.AudienceRenew, time.Now()), nil)
+	}
+	var reply gateway.RenewReply
+	r.must(json.Unmarshal(ask().body, &reply))
+	if v, err := identity.ReadValidity(reply.Credential); err != nil || v.Over(time.Now()) || v.HalfOver(time.Now()) {
+		t.Errorf("%+v %v", v, err)
+	}
+	r.api("POST", "/api/v1/machines/"+string(id)+"/revoke", nil, nil)
+	ask().refused(t, 401, domain.KindDenied, "revoked")
+}

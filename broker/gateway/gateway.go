@@ -180,6 +180,7 @@ func (g *Gateway) routes() http.Handler {
 	r.Get("/install/tensorturn", g.installBinary)
 	r.Get("/install/ca.pem", g.installCA)
 	r.Post("/api/v1/enrol", g.enrol)
+	r.Post("/api/v1/renew", g.renew) // by proof of the machine's key
 	ws := g.websocket()
 	r.Handle("/nats", ws)
 	r.Handle("/nats/*", ws)

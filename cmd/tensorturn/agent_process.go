@@ -127,12 +127,6 @@ func (p *agentProcess) stop() error {
 	return nil
 }
 
-func (p *agentProcess) jwt() (string, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.credential, nil
-}
-
 // save keeps a fresh credential; the link uses it when it is dialled the next time.
 func (p *agentProcess) save(jwt string) (time.Duration, error) {
 	if _, err := identity.ReadValidity(jwt); err != nil {
