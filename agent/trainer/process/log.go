@@ -94,3 +94,18 @@ func (l *attemptLog) drain(r *bufio.Reader) {
 
 // bounded gives a reader whose lines fit MaxMessage.
 func bounded(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, MaxMessage) }
+
+// Logs lists the logs of attempts that are kept, oldest first.
+func (o *Opener) Logs() []string {
+	dir := filepath.Join(o.opts.Root, "logs")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // no attempt yet
+	}
+	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return age(a).Compare(age(b)) })
+	paths := make([]string, len(entries))
+	for i, e := range entries {
+		paths[i] = filepath.Join(dir, e.Name())
+	}
+	return paths
+}

@@ -238,7 +238,7 @@ class Job:
         self._evaluate, self._predict, self._collate, self._workers, self._halve = evaluate, predict, collate, workers, halve
         self._rate, self._order, self._loss, self._pending, self._flushed = _Rate(optimizer, scheduler), None, None, [], 0.0
         self._out = self._in = None
-        self._id, self._told, self._inside = 0, False, False
+        self._id, self._told, self._inside, self._fixed = 0, False, False, {}
         if in_run():
             self._greet(halve)
 

@@ -1,0 +1,26 @@
+package torch
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"tensorturn/agent/trainer/process"
+)
+
+// ratesIn reads the rates that a script printed into its log.
+func ratesIn(t *testing.T, o *process.Opener) string {
+	t.Helper()
+	var rates []string
+	for _, path := range o.Logs() {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`rate (\S+)\n`).FindAllStringSubmatch(string(b), -1) {
+			rates = append(rates, m[1])
+		}
+	}
+	return strings.Join(rates, " ")
+}
