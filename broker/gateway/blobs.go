@@ -136,6 +136,11 @@ func (g *Gateway) blobPut(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := g.cfg.Blobs.Put(r.Context(), d, data.Bytes()); err != nil {
+		if r.Context().Err() == nil && domain.KindOf(err) == domain.KindUnavailable {
+			g.storeSaid.Do(func() {
+				g.cfg.Logger.Error().Err(err).Str("next", domain.NextOf(err)).Msg("a part could not be stored; its sender keeps it")
+			})
+		}
 		g.refuse(w, err)
 		return
 	}
