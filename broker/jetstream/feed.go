@@ -29,7 +29,7 @@ const (
 // Limits of an observer's consumer (measured: a pull outlives the client that sent it, and swallows messages until it
 // expires; they come again after the acknowledgement's time is over).
 const (
-	observerAckWait  = 30 * time.Second
+	observerAckWait  = 15 * time.Second // and a reader that takes longer over a batch says so, or gets it twice
 	observerUnacked  = 1000
 	observerPulls    = 64               // pulls that wait at a time
 	observerBatch    = 1000             // stock clients ask for 500
