@@ -82,7 +82,11 @@ func TestStoreFull(t *testing.T) {
 	if r, ok := p.Show(id); !ok || r.Ledger.Counted < full.Ledger.Counted {
 		t.Errorf("after the restart %d samples are counted, before %d", r.Ledger.Counted, full.Ledger.Counted)
 	}
-	checkRun(t, p, p.AwaitEnd(id))
+	r := p.AwaitEnd(id)
+	checkRun(t, p, r)
+	if r.Totals.Expired > 0 {
+		t.Errorf("%d leases expired because the store was full", r.Totals.Expired)
+	}
 }
 
 // fillStore puts ballast into the store until it takes no more.
