@@ -4,9 +4,10 @@ GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 SEEDS ?= 100
+KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check sim bench exactness image clean
+.PHONY: help build demo test check sim chaos bench exactness image clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +27,9 @@ test: check ## every test, with the race detector
 
 sim: ## simulate SEEDS=100 worlds, or one with its trace: make sim SEED=7
 	$(GO) test ./test/sim -count=1 -v -run 'TestSeeds|TestSeed$$' -args -seeds=$(SEEDS) $(if $(SEED),-seed=$(SEED) -trace)
+
+chaos: ## kill the hub KILLS=20 times at random moments of one run: make chaos SEED=7
+	$(GO) test ./test/e2e -count=1 -v -timeout 5m -run 'TestHubKilled' -args -kills=$(KILLS) $(if $(SEED),-seed=$(SEED))
 
 bench: build ## speeds, ratios and memory, with the machine named
 	$(GO) run ./test/bench
