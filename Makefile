@@ -7,7 +7,7 @@ SEEDS ?= 100
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check sim chaos bench exactness image clean
+.PHONY: help build demo test check sim chaos test-torch bench exactness image clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,12 @@ bench: build ## speeds, ratios and memory, with the machine named
 exactness: ## golden merge vectors under GOAMD64=v1 and v3
 	GOAMD64=v1 $(GO) test -count=1 ./domain/merge/
 	GOAMD64=v3 $(GO) test -count=1 ./domain/merge/
+
+PYTHON ?=
+test-torch: ## owners' PyTorch scripts: PYTHON=/path/to/python with torch, or Debian's, installed as root; FULL=1 takes three seeds
+	@test -n "$(PYTHON)" || { /usr/bin/python3 -c 'import torch' 2>/dev/null && test -d /usr/share/datasets/fashion-mnist; } || \
+		apt-get install -y --no-install-recommends python3-torch libopenblas0-pthread dataset-fashion-mnist
+	TENSORTURN_TEST_PYTHON=$(or $(PYTHON),/usr/bin/python3) $(GO) test -count=1 -v -timeout 60m ./test/torch $(if $(FULL),-args -full)
 
 image: build ## container image FROM scratch with the built binary
 	docker build -t tensorturn:$(VERSION) -t tensorturn:latest -f Dockerfile bin

@@ -121,3 +121,21 @@ func opener(t *testing.T) *process.Opener {
 	}
 	return o
 }
+
+// openText opens a script over 1,000 samples in chunks of four batches of 32.
+func openText(t *testing.T, text string) trainer.Trainer {
+	t.Helper()
+	tr, err := opener(t).Open(t.Context(), scriptJob(t, text, func(s *run.Spec) { s.Batch, s.Chunk, s.Data = 32, 128, run.Data{Samples: 1000} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := tr.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}

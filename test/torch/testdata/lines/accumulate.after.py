@@ -1,0 +1,17 @@
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+import tensorturn
+
+dataset = TensorDataset(torch.randn(1000, 20), torch.randint(0, 3, (1000,)))
+model = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+job = tensorturn.join(model, optimizer, dataset)
+for step, (x, y) in enumerate(job.batches(batch_size=32)):
+    loss = F.cross_entropy(model(x), y)
+    (loss / 4).backward()
+    if step % 4 == 3:
+        optimizer.step()
+        optimizer.zero_grad()
+    job.log(loss=loss)

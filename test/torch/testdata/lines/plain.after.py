@@ -1,0 +1,16 @@
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+import tensorturn
+
+dataset = TensorDataset(torch.randn(1000, 20), torch.randint(0, 3, (1000,)))
+model = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+job = tensorturn.join(model, optimizer, dataset)
+for x, y in job.batches(batch_size=32):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    job.log(loss=loss)
