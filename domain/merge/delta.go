@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 
 	"tensorturn/domain"
 	"tensorturn/domain/safetensors"
@@ -46,6 +47,7 @@ type delta struct {
 	file  *safetensors.Reader
 	data  io.Reader // of the present tensor
 	name  string
+	coded bool   // the present tensor holds codes, not values
 	at    int64  // values of the present tensor read so far
 	raw   []byte // the tile read last
 }
@@ -88,6 +90,7 @@ func (d *delta) next() error {
 		return judged(err)
 	}
 	d.data, d.name, d.at = data, t.Name, 0
+	d.coded = d.codec == CodecE3M0 && t.DType == safetensors.U8
 	return nil
 }
 
@@ -95,7 +98,7 @@ func (d *delta) next() error {
 // hold whole blocks.
 func (d *delta) read(n int, scratch []byte) error {
 	size := 4 * n
-	if d.codec == CodecE3M0 {
+	if d.coded {
 		size = int(e3m0Bytes(int64(n)))
 	}
 	d.raw = scratch[:size]
@@ -103,13 +106,28 @@ func (d *delta) read(n int, scratch []byte) error {
 		return judged(cut(err, d.name))
 	}
 	var err error
-	if d.codec == CodecE3M0 {
+	if d.coded {
 		err = d.checkBlocks(n)
-	} else if j := firstNotFinite(d.raw); j >= 0 && d.gates.finite {
-		err = fault(FaultNotFinite, "tensor %q is not finite at value %d", domain.Clip(d.name, 60), d.at+int64(j))
+	} else {
+		err = d.checkValues()
 	}
 	d.at += int64(n)
 	return err
+}
+
+// checkValues checks plain values: all finite, and no variance below zero.
+func (d *delta) checkValues() error {
+	if j := firstNotFinite(d.raw); j >= 0 && d.gates.finite {
+		return fault(FaultNotFinite, "tensor %q is not finite at value %d", domain.Clip(d.name, 60), d.at+int64(j))
+	}
+	if strings.HasSuffix(d.name, runningVar) && ClassOf(safetensors.Tensor{Name: d.name, DType: safetensors.F32}) == Statistic {
+		for j := 0; j < len(d.raw); j += 4 {
+			if math.Float32frombits(binary.LittleEndian.Uint32(d.raw[j:])) < 0 {
+				return fault(FaultUnreadable, "tensor %q has a negative variance at value %d", domain.Clip(d.name, 60), d.at+int64(j/4))
+			}
+		}
+	}
+	return nil
 }
 
 // checkBlocks checks every scale, and that an unused half byte is zero.
@@ -136,7 +154,7 @@ func (d *delta) block(b, n int) (raw []byte, values int) {
 
 // accumulate adds weight times the local weights of the tile to sum: sum[j] += weight·L[j]. theta is the base.
 func (d *delta) accumulate(sum, theta []float64, weight float64) {
-	if d.codec == CodecFP32 {
+	if !d.coded {
 		accumulateValues(sum, weight, d.raw)
 		return
 	}
@@ -187,7 +205,7 @@ func accumulateBlock(sum, theta []float64, weight float64, code []byte, table *[
 
 // values gives D = base − local of the tile.
 func (d *delta) values(dst, theta []float64) {
-	if d.codec == CodecFP32 {
+	if !d.coded {
 		for j := range dst {
 			dst[j] = theta[j] - float64(math.Float32frombits(binary.LittleEndian.Uint32(d.raw[4*j:])))
 		}

@@ -72,6 +72,9 @@ func deltaTensors(codec Codec, weights []safetensors.Tensor) ([]safetensors.Tens
 			return nil, err
 		}
 		ts[i] = safetensors.Tensor{Name: t.Name, DType: safetensors.U8, Shape: []int64{e3m0Bytes(n)}}
+		if ClassOf(t) == Statistic {
+			ts[i] = t // values: a coded difference could make a variance negative
+		}
 	}
 	return ts, nil
 }

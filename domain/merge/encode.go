@@ -19,6 +19,7 @@ type encoder struct {
 	theta       []float64 // base, then D as a reader will decode it
 	d           []float32
 	code        []byte
+	values      bool    // the present tensor is a statistic: its values are written, and it is no part of the norm
 	sum         float64 // of squares of D
 }
 
@@ -75,6 +76,7 @@ func (e *encoder) all(tile int) error {
 		if _, err := e.local.next(); err != nil {
 			return err
 		}
+		e.values = ClassOf(t) == Statistic
 		n, err := t.Count()
 		if err != nil {
 			return err
@@ -110,6 +112,10 @@ func (e *encoder) tile(at int64, n int) error {
 			return domain.Invalid("", fmt.Sprintf("%s: tensor %q is not finite at value %d", which, domain.Clip(e.base.name, 60), at+int64(j)),
 				"the training has diverged: lower the learning rate or clip gradients")
 		}
+	}
+	if e.values {
+		_, err = e.out.Write(l)
+		return err
 	}
 	if e.codec == CodecFP32 {
 		widen(e.theta[:n], b)

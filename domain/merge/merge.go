@@ -55,7 +55,8 @@ func (e *InputError) Unwrap() error { return domain.Integrity("read delta", e.No
 //	theta' = (1−eta)·theta + eta·L − eta·(mu·m')
 //
 // which is the PyTorch form of Nesterov momentum, theta − eta·(D + mu·m'), arranged so that eta 1 and mu 0 lose no bit.
-// theta' is rounded once to float32, m' is stored as float64.
+// theta' is rounded once to float32, m' is stored as float64. Statistics of normalisation (class Statistic) become L, and
+// their m' is zero: they are measurements, not steps.
 //
 // A delta that cannot be used is an *InputError. A result that is not finite is domain.KindInvalid and names tensor and
 // value: weights never become NaN. Other errors keep the kind of their stream. After any error both outputs are rubbish
@@ -85,6 +86,7 @@ type merger struct {
 	nextBase     *safetensors.Writer
 	nextMomentum *safetensors.Writer
 
+	statistic         bool // the present tensor is one
 	tile              int
 	theta, mean, m    []float64
 	scratch, out, mem []byte
@@ -216,6 +218,7 @@ func (m *merger) tensor(t safetensors.Tensor) error {
 			return err
 		}
 	}
+	m.statistic = ClassOf(t) == Statistic
 	for at := int64(0); at < n; at += int64(m.tile) {
 		if err := m.merge(at, int(min(int64(m.tile), n-at))); err != nil {
 			return err
@@ -242,7 +245,11 @@ func (m *merger) merge(at int64, n int) error {
 	if err := m.readMomentum(n); err != nil {
 		return err
 	}
-	if j := m.step(n); j >= 0 && m.gates.result {
+	step := m.step
+	if m.statistic {
+		step = m.average
+	}
+	if j := step(n); j >= 0 && m.gates.result {
 		return domain.Invalid("", fmt.Sprintf("tensor %q would not be finite at value %d", domain.Clip(m.base.name, 60), at+int64(j)),
 			"lower the outer learning rate; the last good model is kept")
 	}

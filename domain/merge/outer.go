@@ -50,3 +50,18 @@ func (m *merger) step(n int) (bad int) {
 	m.sum = norm
 	return bad
 }
+
+// average is step for a statistic: the next base is the mean of the values, without momentum. It counts for no norm.
+func (m *merger) average(n int) (bad int) {
+	sum, out := m.mean[:n], m.out[:4*n]
+	clear(m.mem[:8*n])
+	bad = -1
+	for j := range sum {
+		rounded := float32(sum[j] / m.total)
+		if bad < 0 && math.Float32bits(rounded)&0x7f800000 == 0x7f800000 {
+			bad = j
+		}
+		binary.LittleEndian.PutUint32(out[4*j:], math.Float32bits(rounded))
+	}
+	return bad
+}

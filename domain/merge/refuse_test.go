@@ -55,6 +55,11 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 // Only what has a rule is merged; the rest is refused by its name.
 func TestClasses(t *testing.T) {
+	for name, want := range map[string]Class{"bn.running_mean": Statistic, "running_var": Statistic, "a.running_mean.b": Trainable, "not_running_mean": Trainable, "": Trainable} {
+		if got := ClassOf(safetensors.Tensor{Name: name, DType: safetensors.F32}); got != want {
+			t.Errorf("%s has class %d, want %d", name, got, want)
+		}
+	}
 	for dtype, want := range map[safetensors.DType]Class{
 		safetensors.F32: Trainable, safetensors.BF16: OtherFloat, safetensors.F16: OtherFloat, safetensors.F64: OtherFloat,
 		safetensors.I64: Whole, safetensors.U8: Whole, safetensors.Bool: Flag,
