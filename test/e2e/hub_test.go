@@ -125,3 +125,36 @@ func write(t *testing.T, file, text string) {
 		t.Fatal(err)
 	}
 }
+
+// A power cut ends everything at once, in the middle of the work. Started again in any order, the pool goes on where its
+// log ends; agents with more than one slot too.
+func TestPowerCut(t *testing.T) {
+	t.Parallel()
+	p := kit.NewPool(t, binary, lease)
+	p.StartHub()
+	p.Join("a", "--slots", "2")
+	p.Join("b")
+	flags := []string{"--throttle", slow}
+	a, b := p.SpawnAgent("a", append(flags, "--slots", "2")...), p.SpawnAgent("b", flags...)
+	id := p.Submit(epochs(t, 12))
+	p.AwaitMachine("a", "online")
+	p.AwaitMachine("b", "online")
+	for _, agentsFirst := range []bool{true, false} {
+		awaitHolding(t, p, id, "a")
+		a.Kill()
+		b.Kill()
+		p.Hub.Kill()
+		if !agentsFirst {
+			p.StartHub()
+		}
+		a, b = p.SpawnAgent("a", append(flags, "--slots", "2")...), p.SpawnAgent("b", flags...)
+		if agentsFirst {
+			p.StartHub()
+		}
+	}
+	r := p.AwaitEnd(id)
+	checkRun(t, p, r)
+	if len(r.Slots) != 3 {
+		t.Errorf("%d slots worked, want 3", len(r.Slots))
+	}
+}

@@ -118,6 +118,23 @@ func TestAgentTerminated(t *testing.T) {
 	checkContributed(t, p, id)
 }
 
+// With no hub to contribute to, an agent that gets SIGTERM waits for it, since its work would be lost otherwise.
+func TestAgentTerminatedWhileTheHubIsAway(t *testing.T) {
+	t.Parallel()
+	p, agents := pool(t, "a", "b")
+	id := p.Submit(epochs(t, 8))
+	awaitHolding(t, p, id, "a")
+	p.Hub.Kill()
+	agents["a"].Signal(syscall.SIGTERM)
+	p.Await("the agent to stop", func() bool { return strings.Contains(agents["a"].Output(), "stopping: ") })
+	p.StartHub()
+	if code := agents["a"].Exit(kit.Patience); code != 0 {
+		t.Errorf("the agent ended with exit code %d", code)
+	}
+	p.AwaitMachine("a", machine.Drained)
+	checkContributed(t, p, id)
+}
+
 // checkContributed waits for the run's end and demands that machine a lost nothing: all it trained was counted.
 func checkContributed(t *testing.T, p *kit.Pool, id domain.RunID) {
 	t.Helper()

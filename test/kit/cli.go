@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // Said is what a command answered.
@@ -23,7 +24,13 @@ func (p *Pool) env() []string {
 // Run runs a command to its end, at most Patience long.
 func (p *Pool) Run(args ...string) Said {
 	p.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	return p.RunFor(Patience, args...)
+}
+
+// RunFor is Run for a command that may take as long as limit.
+func (p *Pool) RunFor(limit time.Duration, args ...string) Said {
+	p.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, p.Bin, args...)
 	c.Env, c.Dir = p.env(), p.Dir
@@ -31,7 +38,7 @@ func (p *Pool) Run(args ...string) Said {
 	c.Stdout, c.Stderr = &out, &errw
 	err := c.Run()
 	if ctx.Err() != nil {
-		p.tb.Fatalf("%s did not end within %s", strings.Join(args, " "), Patience)
+		p.tb.Fatalf("%s did not end within %s", strings.Join(args, " "), limit)
 	}
 	return Said{Out: out.String(), Err: errw.String(), Code: exitCode(err)}
 }

@@ -1,0 +1,39 @@
+package e2e
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"tensorturn/test/kit"
+)
+
+// The demo shows in one command what the product promises. Its time is logged and not judged: other tests run beside it.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	p := kit.NewPool(t, binary, lease)
+	began := time.Now()
+	s := p.RunFor(4*time.Minute, "demo", "--json")
+	if s.Code != 0 {
+		t.Fatalf("exit code %d\n%s%s", s.Code, s.Out, s.Err)
+	}
+	var d struct {
+		Accuracy         float64 `json:"accuracy"`
+		Expected         int64   `json:"samples_expected"`
+		Counted          int64   `json:"samples_counted"`
+		Rounds           int     `json:"rounds"`
+		Steals           int     `json:"steals"`
+		Requeued         int     `json:"requeued_chunks"`
+		Replay           string  `json:"replay"`
+		RoundsRecomputed int     `json:"rounds_recomputed"`
+		Seconds          float64 `json:"seconds"`
+	}
+	if err := json.Unmarshal([]byte(s.Out), &d); err != nil {
+		t.Fatalf("%v in %s", err, s.Out)
+	}
+	if d.Accuracy < 0.95 || d.Counted != d.Expected || d.Counted == 0 || d.Rounds == 0 || d.Steals < 1 || d.Requeued < 1 ||
+		d.Replay != "bit-exact" || d.RoundsRecomputed != d.Rounds || d.Seconds <= 0 || d.Seconds > time.Since(began).Seconds()+1 {
+		t.Errorf("the demo shows %+v", d)
+	}
+	t.Logf("%+v", d)
+}
