@@ -150,20 +150,21 @@ def _plain(name):
 
 
 def _sort(model):
-    """What is trained, by its plain name, and what must be the same everywhere. Tied weights have one name."""
-    trained, fixed = {}, {}
+    """What travels, by its plain name, and what must be the same everywhere. Tied weights have one name.
+
+    Parameters that are trained travel, and the statistics of BatchNorm, which are averaged as values. Their counters of
+    batches stay on the machine. Frozen parameters and all other buffers must be equal.
+    """
+    travels, fixed = {}, {}
     for name, p in model.named_parameters():
-        (trained if p.requires_grad and p.is_floating_point() else fixed)[_plain(name)] = p
+        (travels if p.requires_grad and p.is_floating_point() else fixed)[_plain(name)] = p
+    if not travels:
+        raise RuntimeError("the model has no parameter to train: requires_grad is False everywhere")
     for name, b in model.named_buffers():
         last = name.rsplit(".", 1)[-1]
-        if last in ("running_mean", "running_var"):
-            raise RuntimeError("layer %s keeps running statistics, which are not averaged yet: use GroupNorm or LayerNorm, or "
-                               "BatchNorm with track_running_stats=False" % _plain(name).rsplit(".", 1)[0])
         if last != "num_batches_tracked":
-            fixed[_plain(name)] = b
-    if not trained:
-        raise RuntimeError("the model has no parameter to train: requires_grad is False everywhere")
-    return trained, fixed
+            (travels if last in ("running_mean", "running_var") else fixed)[_plain(name)] = b
+    return travels, fixed
 
 
 def _digest(fixed):
@@ -361,14 +362,14 @@ class Job:
         self._say(type="ok", id=request["id"])
 
     def _tensors(self):
-        trained, _ = _sort(self.model)
-        return {**{name: p.detach().to("cpu", torch.float32) for name, p in trained.items()}, **self._fixed}
+        travels, _ = _sort(self.model)
+        return {**{name: t.detach().to("cpu", torch.float32) for name, t in travels.items()}, **self._fixed}
 
     def _load(self, tensors):
-        trained, _ = _sort(self.model)
+        travels, _ = _sort(self.model)
         with torch.no_grad():
-            for name, p in trained.items():
-                p.copy_(tensors[name])  # rounds to the parameter's own type
+            for name, t in travels.items():
+                t.copy_(tensors[name])  # rounds to the tensor's own type
 
     def _measure(self, id):
         got = self._undisturbed(lambda: self._evaluate(self.model))
