@@ -57,7 +57,7 @@ func TestHubKilledAtRandomMoments(t *testing.T) {
 		t.Errorf("%d leases expired although both machines were there all the time", r.Totals.Expired)
 	}
 	// Not in every outage: one that comes right behind another, or between two rounds, finds the agents without work.
-	if 4*worked < *kills {
+	if worked < max(1, *kills/4) {
 		t.Errorf("the agents went on computing in %d of %d outages", worked, *kills)
 	}
 	t.Logf("the agents went on computing in %d of %d outages", worked, *kills)
