@@ -1,4 +1,4 @@
-"""Fashion-MNIST as tensors, from the files of Debian's package dataset-fashion-mnist (or FASHION_DIR in the script's folder)."""
+"""Fashion-MNIST as tensors, from data/ beside this file or from Debian's package dataset-fashion-mnist."""
 import gzip
 import os
 import struct

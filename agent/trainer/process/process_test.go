@@ -20,11 +20,12 @@ import (
 	"tensorturn/domain"
 	"tensorturn/domain/permute"
 	"tensorturn/domain/run"
+	"tensorturn/test/plain"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "trainer" {
-		ttMain(os.Args[2])
+		plain.Main(os.Args[2])
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -52,7 +53,7 @@ func jobFor(t testing.TB, mode string) trainer.Job {
 		t.Fatal(err)
 	}
 	s := run.Spec{Trainer: run.Process, Command: []string{exe, "trainer", mode}, Batch: 8, Chunk: 24, Epochs: 2, Seed: 5,
-		Data: run.Data{Samples: 100, Heldout: 40, Features: ttFeatures, Classes: ttClasses}}
+		Data: run.Data{Samples: 100, Heldout: 40, Features: plain.Features, Classes: plain.Classes}}
 	raw := packed(t)
 	d := run.ProcessData(s, domain.Digest(strings.Repeat("c", 64)))
 	s, err = run.Resolve(s, d)
@@ -108,7 +109,7 @@ func TestSuite(t *testing.T) {
 // The order a foreign trainer makes from PROTOCOL.md is the pool's.
 func TestForeignOrderIsOurs(t *testing.T) {
 	for _, c := range [][4]int{{1, 0, 8, 8}, {1, 0, 10, 3}, {9, 4, 1000, 64}, {3, 1, 77, 0}} {
-		if d := cmp.Diff(permute.New(uint64(c[0]), c[1], c[2], c[3]).All(), ttOrder(uint64(c[0]), c[1], c[2], c[3])); d != "" {
+		if d := cmp.Diff(permute.New(uint64(c[0]), c[1], c[2], c[3]).All(), plain.Order(uint64(c[0]), c[1], c[2], c[3])); d != "" {
 			t.Error(c, d)
 		}
 	}

@@ -1,0 +1,113 @@
+package plain
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// misbehaveFirst misbehaves before the hello.
+func misbehaveFirst(mode string) {
+	switch mode {
+	case "exit 1":
+		fmt.Fprintln(os.Stderr, "Traceback (most recent call last):\nZeroDivisionError: division by zero")
+		os.Exit(1)
+	case "no module":
+		fmt.Fprintln(os.Stderr, "Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'")
+		os.Exit(1)
+	case "silent":
+		select {}
+	case "JSON first":
+		fmt.Println(`{"config": 1}`)
+	case "environment":
+		fmt.Fprintln(os.Stderr, strings.Join(os.Environ(), "\n"))
+		os.Exit(3)
+	}
+}
+
+// misbehave misbehaves when the request comes.
+func (p *program) misbehave(r ask) {
+	if r.Type == "save" && p.mode == "NaN weights" {
+		p.model.w[3] = float32(math.NaN())
+	}
+	if r.Type != "train" {
+		return
+	}
+	switch p.mode {
+	case "hang", "deaf":
+		select {}
+	case "SIGKILL":
+		self, _ := os.FindProcess(os.Getpid())
+		self.Kill()
+		select {}
+	case "MemoryError":
+		fmt.Fprintln(os.Stderr, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+		os.Exit(1)
+	case "early end":
+		os.Exit(0)
+	case "NaN loss":
+		p.say(`{"type":"error","id":%d,"kind":"diverged","text":"the loss is nan at step 3"}`, r.ID)
+		select {}
+	case "shout":
+		line := strings.Repeat("x", 1<<20)
+		for range 40 {
+			fmt.Println(line)
+		}
+	case "long message":
+		p.say(`{"type":"%s"}`, strings.Repeat("x", 70000))
+		select {}
+	case "no JSON":
+		p.say("hello?")
+		select {}
+	case "nested":
+		p.say(`{"type":"step","id":%d,"samples":{"a":1}}`, r.ID)
+		select {}
+	case "unknown field":
+		p.say(`{"type":"step","id":%d,"samples":1,"sample":1}`, r.ID)
+		select {}
+	case "doubled field":
+		p.say(`{"type":"step","id":%d,"samples":1,"samples":2}`, r.ID)
+		select {}
+	case "wrong id":
+		p.say(`{"type":"step","id":%d,"samples":1}`, r.ID+1)
+		select {}
+	case "too many samples":
+		p.say(`{"type":"step","id":%d,"samples":1000000}`, r.ID)
+		select {}
+	case "too few samples":
+		p.say(`{"type":"trained","id":%d,"steps":0}`, r.ID)
+		select {}
+	case "orphans":
+		// Forked away into a session of its own; the wait lets it get there before this group is killed.
+		exec.Command("sh", "-c", "setsid --fork sleep 1000; sleep 0.3").Run()
+		os.Exit(1)
+	case "stubborn":
+		c := exec.Command("sh", "-c", "trap '' TERM; sleep 1000 & wait; sleep 1000")
+		c.Start()
+		p.say(`{"type":"step","id":%d,"samples":1}`, r.ID)
+		c.Wait()
+		time.Sleep(time.Hour)
+	}
+}
+
+// damage damages what was saved.
+func (p *program) damage(path string) {
+	switch p.mode {
+	case "cut file":
+		b, _ := os.ReadFile(path)
+		os.WriteFile(path, b[:len(b)-3], 0o600)
+	case "pickle":
+		os.WriteFile(path, []byte("\x80\x04\x95cposix\nsystem\n"), 0o600)
+	case "other tensors":
+		p.write(filepath.Base(path), "v", "[1]", []float32{1})
+	case "pipe":
+		os.Remove(path)
+		exec.Command("mkfifo", path).Run()
+	case "no file":
+		os.Remove(path)
+	}
+}
