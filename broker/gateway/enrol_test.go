@@ -180,5 +180,5 @@ func TestRenewByProof(t *testing.T) {
 		t.Errorf("%+v %v", v, err)
 	}
 	r.api("POST", "/api/v1/machines/"+string(id)+"/revoke", nil, nil)
-	ask().refused(t, 401, domain.KindDenied, "revoked")
+	ask().refused(t, 403, domain.KindDenied, "revoked") // only who holds the key is told
 }

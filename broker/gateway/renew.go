@@ -17,6 +17,11 @@ type RenewReply struct {
 // renew gives a machine a fresh credential after its old one has expired, as that of a laptop which was off for a week:
 // the link, over which credentials are renewed otherwise, no longer opens for it. The bearer token is a proof of its nkey.
 func (g *Gateway) renew(w http.ResponseWriter, r *http.Request) {
+	nkey, err := identity.VerifyProof(bearer(r), identity.AudienceRenew, g.cfg.Now())
+	if err == nil && g.revoked(nkey) {
+		g.refuse(w, domain.Denied("renew", "this machine was revoked", "remove the agent's folder and join again with a new token"))
+		return
+	}
 	id, nkey, ok := g.machineOf(w, bearer(r), identity.AudienceRenew)
 	if !ok {
 		return
@@ -28,6 +33,15 @@ func (g *Gateway) renew(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(RenewReply{Credential: jwt})
+}
+
+// revoked reports whether the key belongs to a machine that was revoked. Only who holds the key is told.
+func (g *Gateway) revoked(nkey string) (yes bool) {
+	g.cfg.Views.Engine.Read(func(uint64) {
+		_, standing := g.cfg.Views.Fleet.ByNKey(nkey)
+		yes = standing == machine.Revoked
+	})
+	return yes
 }
 
 // machineOf finds the machine whose key signed the proof for the audience, unless it is revoked, or answers 401.

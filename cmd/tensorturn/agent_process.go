@@ -44,12 +44,16 @@ type agentProcess struct {
 	leaf  *agent.Leaf
 	agent *agent.Agent
 
+	expelled chan error         // the hub says that this machine was revoked
+	unwatch  context.CancelFunc // ends the goroutine that asks
+	watching sync.WaitGroup
+
 	mu         sync.Mutex // guards the credential, which a goroutine of the agent renews
 	credential string
 }
 
 func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error) {
-	p = &agentProcess{opts: o}
+	p = &agentProcess{opts: o, expelled: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			p.stop()
@@ -95,7 +99,13 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 	if err != nil {
 		return p, err
 	}
-	return p, p.agent.Start()
+	if err = p.agent.Start(); err != nil {
+		return p, err
+	}
+	watch, cancel := context.WithCancel(context.Background())
+	p.unwatch = cancel
+	p.watching.Go(func() { p.watchMembership(watch) })
+	return p, nil
 }
 
 // openers chooses the trainer that the run's spec names.
@@ -115,6 +125,10 @@ func openers(o agentOptions) (trainer.Factory, error) {
 
 // stop ends everything in reverse order.
 func (p *agentProcess) stop() error {
+	if p.unwatch != nil {
+		p.unwatch()
+		p.watching.Wait()
+	}
 	if p.agent != nil {
 		p.agent.Stop()
 	}

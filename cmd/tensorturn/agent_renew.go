@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -13,8 +14,25 @@ import (
 	"tensorturn/domain"
 )
 
-// renewTimeout bounds a renewal: the link that is being dialled waits for it.
-const renewTimeout = 10 * time.Second
+const (
+	renewTimeout    = 10 * time.Second // the link that is being dialled waits for a renewal
+	membershipEvery = 10 * time.Second // how often an agent without a link asks whether it is still a member
+)
+
+// watchMembership asks over HTTPS, while there is no link, whether this machine was revoked: the link itself only says
+// that it was refused, and an agent that dials for ever in vain helps nobody.
+func (p *agentProcess) watchMembership(ctx context.Context) {
+	for pause(ctx, membershipEvery) == nil {
+		if p.leaf.Connected() {
+			continue
+		}
+		_, err := renewExpired(ctx, p.keys)
+		if own, ok := errors.AsType[*exitError](err); ok {
+			p.expelled <- own
+			return
+		}
+	}
+}
 
 // jwt is the credential for the next dial of the link. One that has expired is renewed over HTTPS by proof of the key: a
 // laptop that was off or asleep for a week comes back by itself. When that fails the hub refuses the old one, and the
@@ -26,7 +44,7 @@ func (p *agentProcess) jwt() (string, error) {
 	if v, err := identity.ReadValidity(credential); err != nil || !v.Over(time.Now()) {
 		return credential, nil
 	}
-	fresh, err := renewExpired(p.keys)
+	fresh, err := renewExpired(context.Background(), p.keys)
 	if err == nil {
 		_, err = p.save(fresh)
 	}
@@ -38,8 +56,9 @@ func (p *agentProcess) jwt() (string, error) {
 	return fresh, nil
 }
 
-// renewExpired asks the hub, checked against the CA kept from enrolment, for a fresh credential.
-func renewExpired(keys *identity.AgentKeys) (string, error) {
+// renewExpired asks the hub, checked against the CA kept from enrolment, for a fresh credential. A machine that was
+// revoked gets an error that ends the agent.
+func renewExpired(ctx context.Context, keys *identity.AgentKeys) (string, error) {
 	proof, err := identity.SignProof(keys.Key(), identity.AudienceRenew, keys.Machine, time.Now())
 	if err != nil {
 		return "", err
@@ -48,7 +67,7 @@ func renewExpired(keys *identity.AgentKeys) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, keys.Hub+"/api/v1/renew", nil)
 	if err != nil {
@@ -62,7 +81,11 @@ func renewExpired(keys *identity.AgentKeys) (string, error) {
 		return "", unreachable(keys.Hub, err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusForbidden:
+		return "", withExit(exitDenied, refusal("renew", resp))
+	default:
 		return "", refusal("renew", resp)
 	}
 	var reply gateway.RenewReply

@@ -54,6 +54,8 @@ func (a *app) serveAgent(ctx context.Context, o agentOptions) error {
 	began := time.Now()
 	select {
 	case <-p.agent.Done():
+	case err := <-p.expelled:
+		return err
 	case <-ctx.Done():
 		began = time.Now()
 		a.say("stopping: contributing what is trained; a second signal ends at once")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -82,7 +83,11 @@ func (a *app) upload(ctx context.Context, cl *client, spec *run.Spec) (run.Datas
 		return run.Dataset{}, domain.NotFound("read data", plainPathError(err), "data.path is relative to the folder of the spec")
 	}
 	defer f.Close()
-	return a.pack(ctx, cl, spec, f)
+	data, err := a.pack(ctx, cl, spec, f)
+	if err != nil {
+		return data, fmt.Errorf("%s: %w", spec.Data.Path, err)
+	}
+	return data, nil
 }
 
 // pack settles the defaults that decide how the data is split, then packs and stores it.

@@ -177,6 +177,9 @@ func TestRevokedMachineIsCut(t *testing.T) {
 	if got := kit.SlotOf(r, victim); got.Requeued < 2 {
 		t.Errorf("its row is %+v: want its chunks requeued", got)
 	}
+	if code := agents["a"].Exit(30 * time.Second); code != 4 || !strings.Contains(agents["a"].Output(), "this machine was revoked") {
+		t.Errorf("its agent ended with %d:\n%s", code, agents["a"].Output()[old:])
+	}
 }
 
 func ended(pr *kit.Process) bool {
