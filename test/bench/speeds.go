@@ -35,32 +35,61 @@ func (b *bench) speedsSize() speedsSize {
 	if b.quick {
 		return speedsSize{perRound: 3, rounds: 2, solo: 2}
 	}
-	return speedsSize{perRound: 14, rounds: 4, solo: 6}
+	return speedsSize{perRound: 14, rounds: 4, solo: 4}
 }
 
 // speeds trains on four unequal slots and compares the time with the ideal: all samples over the sum of the speeds that
-// the slots have alone, each measured in a run of its own before. Each pool is new, so that the measured run begins
-// without a known speed.
+// the slots have alone, each measured in runs of its own before and after, since a machine that others use too drifts.
+// Each pool is new, so that the measured run begins without a known speed.
 func (b *bench) speeds(d *bed) {
 	size := b.speedsSize()
 	data := writeTable(d, 12_000)
-	var solo map[string]float64
-	d.must(inBed(b.talk, func(d *bed) { solo = b.solos(d, data, size) })) // its hub is gone when the pool begins
+	solo := map[string]*soloSpeed{}
+	for _, m := range speedsPool {
+		solo[m.name] = &soloSpeed{}
+	}
+	alone := func() { // in a bed of its own: its hub is gone when the next pool begins
+		d.must(inBed(b.talk, func(d *bed) { b.solos(d, data, size, solo) }))
+	}
+	alone()
+	var together *pooled
+	d.must(inBed(b.talk, func(d *bed) { together = b.together(d, data, size) }))
+	alone()
+	b.reportSpeeds(together, solo)
+}
+
+// soloSpeed is what a slot trains alone, each time it was measured, in samples per second.
+type soloSpeed struct{ each []float64 }
+
+func (s *soloSpeed) mean() float64 {
+	sum := 0.0
+	for _, x := range s.each {
+		sum += x
+	}
+	return sum / float64(len(s.each))
+}
+
+// pooled is the measured run.
+type pooled struct {
+	*story
+	names map[domain.MachineID]string
+	cpu   time.Duration // of hub and agents
+}
+
+// together trains on all slots.
+func (b *bench) together(d *bed, data string, size speedsSize) *pooled {
+	p := b.pool(d)
 	total := 0
 	for _, m := range speedsPool {
 		total += m.weight
-	}
-	p := b.pool(d)
-	for _, m := range speedsPool {
 		p.StartAgent(m.name, throttle(m.weight)...)
 	}
 	chunks := size.perRound * total
 	before := cpuOf()
 	id := p.Submit(speedsSpec(data, chunks, chunks*size.rounds))
 	awaitEnd(d, p, id)
-	s := readStory(d, p, id)
-	names := machineNames(d, p)
-	b.reportSpeeds(d, s, solo, names, cpuOf()-before)
+	cpu := cpuOf() - before
+	return &pooled{story: readStory(d, p, id), names: machineNames(d, p), cpu: cpu}
 }
 
 // pool starts a new hub.
@@ -97,11 +126,9 @@ func throttle(weight int) []string {
 	return []string{"--throttle", fmt.Sprint(speedsUnit * float64(weight))}
 }
 
-// solos gives each machine's samples per second when it trains alone, by name: by its own clock, over the chunks behind
-// the first.
-func (b *bench) solos(d *bed, data string, size speedsSize) map[string]float64 {
+// solos adds each machine's samples per second when it trains alone: by its own clock, over the chunks behind the first.
+func (b *bench) solos(d *bed, data string, size speedsSize, solo map[string]*soloSpeed) {
 	p := b.pool(d)
-	speeds := map[string]float64{}
 	for _, m := range speedsPool {
 		agent := p.StartAgent(m.name, throttle(m.weight)...)
 		chunks := size.solo * m.weight
@@ -119,9 +146,8 @@ func (b *bench) solos(d *bed, data string, size speedsSize) map[string]float64 {
 				samples, seconds = samples+c.samples, seconds+c.seconds
 			}
 		}
-		speeds[m.name] = float64(samples) / seconds
+		solo[m.name].each = append(solo[m.name].each, float64(samples)/seconds)
 	}
-	return speeds
 }
 
 // speedsSpec is a run of at least so many chunks, in whole epochs.

@@ -5,18 +5,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"tensorturn/domain"
 )
 
 // reportSpeeds compares the story with the ideal and with equal shards, and says where each slot's time went.
-func (b *bench) reportSpeeds(d *bed, s *story, solo map[string]float64, names map[domain.MachineID]string, cpu time.Duration) {
+func (b *bench) reportSpeeds(s *pooled, solo map[string]*soloSpeed) {
 	const section = "speeds"
 	sum, own, slowest := 0.0, 0.0, 0.0
 	for _, m := range speedsPool {
-		sum += solo[m.name]
-		if slowest == 0 || solo[m.name] < slowest {
-			slowest = solo[m.name]
+		x := solo[m.name].mean()
+		sum += x
+		if slowest == 0 || x < slowest {
+			slowest = x
 		}
 	}
 	for _, l := range s.slots {
@@ -30,11 +29,11 @@ func (b *bench) reportSpeeds(d *bed, s *story, solo map[string]float64, names ma
 		row{Section: section, What: "static equal shards (computed)", Value: static, Unit: "s", Ratio: static / ideal, Of: "ideal by solo speeds"},
 	)
 	b.report.note("speeds: %d samples in %d chunks and %d rounds, %d steals; close to merge %.0f ms a round, merge to next round %.0f ms; hub and agents used %.2f cores",
-		s.samples, s.chunks, s.rounds, s.steals, s.closing.Seconds()*1000/float64(s.rounds), s.opening.Seconds()*1000/float64(max(1, s.rounds-1)), cpu.Seconds()/took)
+		s.samples, s.chunks, s.rounds, s.steals, s.closing.Seconds()*1000/float64(s.rounds), s.opening.Seconds()*1000/float64(max(1, s.rounds-1)), s.cpu.Seconds()/took)
 	for _, l := range s.slots {
-		name := names[l.slot.Machine()]
-		b.report.note("  slot %-5s alone %6.0f samples/s, in the pool %6.0f; at least %3d chunks a round; trained %.1f %% of the time, of the rest in ms a round: to begin %.0f, between chunks %.0f, delta and upload %.0f, for the others %.0f",
-			name, solo[name], float64(l.samples)/l.training, l.fewest, 100*l.training/took, perRound(l.begin, s), perRound(l.between, s), perRound(l.sending, s), perRound(l.waiting, s))
+		name := s.names[l.slot.Machine()]
+		b.report.note("  slot %-5s alone %6.0f samples/s before and %6.0f after, in the pool %6.0f; at least %3d chunks a round; trained %.1f %% of the time, of the rest in ms a round: to begin %.0f, between chunks %.0f, delta and upload %.0f, for the others %.0f",
+			name, solo[name].each[0], solo[name].each[1], float64(l.samples)/l.training, l.fewest, 100*l.training/took, perRound(l.begin, s.story), perRound(l.between, s.story), perRound(l.sending, s.story), perRound(l.waiting, s.story))
 	}
 }
 
