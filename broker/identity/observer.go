@@ -15,9 +15,8 @@ import (
 
 // Limits of one observer's account. They bound what a rogue holder of a valid credential costs the hub.
 const (
-	ObserverConns   = 8        // copies of one system that share the work
-	ObserverSubs    = 64       // per connection: a client needs one inbox for each consumer it opens
-	ObserverPayload = 16 << 10 // it sends requests and acknowledgements alone
+	ObserverConns = 8  // copies of one system that share the work
+	ObserverSubs  = 64 // per connection: a client needs one inbox for each consumer it opens
 )
 
 // dirObservers is made with the first observer: directories of earlier hubs have none.
@@ -104,7 +103,10 @@ func (k *Keys) ObserverAccount(o Observer) (string, error) {
 			c.Imports.Add(i)
 		}
 		c.Limits.Imports = int64(len(services))
-		c.Limits.Conn, c.Limits.Subs, c.Limits.Payload = ObserverConns, ObserverSubs, ObserverPayload
+		c.Limits.Conn, c.Limits.Subs = ObserverConns, ObserverSubs
+		// No payload limit below the server's own: it sends requests and acknowledgements alone, but a client takes eight times
+		// the limit for the largest frame it may be sent, and hangs up on a burst of events (nats.go 1.55.0: "websocket frame
+		// too large").
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"tensorturn/broker"
 	"tensorturn/broker/identity"
 	"tensorturn/broker/jetstream"
 	"tensorturn/broker/wire"
@@ -127,6 +128,32 @@ func (w *feedWorld) readsItsOwn(t *testing.T, o *watcher) {
 	// The server drops the request, so that the client waits in vain.
 	if _, err := js.Consumer(pool.Context(t, time.Second), jetstream.FeedStream, w.b.Account); err == nil {
 		t.Error("it looked at b's consumer")
+	}
+}
+
+// TestObserverReadsABurst: events that come at once arrive over one connection, in whatever frames the server makes of them.
+func TestObserverReadsABurst(t *testing.T) {
+	w := newFeedWorld(t)
+	const n = 900
+	var ms []broker.FeedMessage
+	for i := range n {
+		ms = append(ms, broker.FeedMessage{Seq: uint64(1001 + i), ID: fmt.Sprint("d-", i, ".0"), Subject: "tt.v1.events.run.C.made", Data: []byte(strings.Repeat("x", 8<<10))})
+	}
+	w.must(w.feed.Publish(w.ctx(), ms))
+	o := w.observer("c", "C")
+	nc, js := w.stock(o)
+	defer nc.Close()
+	c, err := js.Consumer(w.ctx(), jetstream.FeedStream, o.Account)
+	w.must(err)
+	batch, err := c.Fetch(n, natsjs.FetchMaxWait(20*time.Second))
+	w.must(err)
+	got := 0
+	for m := range batch.Messages() {
+		got++
+		w.must(m.Ack())
+	}
+	if got != n || nc.LastError() != nil {
+		t.Errorf("%d of %d events came, %v", got, n, nc.LastError())
 	}
 }
 
