@@ -51,7 +51,7 @@ var hints = map[Kind]string{
 	KindDevice:   "look at the device and its driver on this machine",
 	KindDiverged: "lower the learning rate or clip gradients",
 	KindData:     "check the data on this machine and data.samples in the spec",
-	KindMissing:  "install it for that interpreter, or start the agent with --python PATH",
+	KindMissing:  "install it, or start the agent with --python PATH",
 }
 
 // signs are texts by which a dying program shows what it died of. The first that is found in a line counts, lines are

@@ -1,0 +1,209 @@
+// Package scripts runs owners' programs in pools of the built binary: the trainer of test/plain as child of real agents.
+// It needs no Python; what torch adds is in test/torch.
+package scripts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+	"tensorturn/projections/replay"
+	"tensorturn/projections/runs"
+	"tensorturn/test/kit"
+	"tensorturn/test/plain"
+)
+
+// lease is short, so that a program that hangs is found out quickly.
+const lease = 3 * time.Second
+
+var binary string
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "trainer" {
+		plain.Main(os.Args[2])
+		return
+	}
+	os.Exit(withBinary(m))
+}
+
+func withBinary(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "tensorturn-scripts-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if binary, err = kit.Build(filepath.Join("..", ".."), dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// start starts a hub and agents.
+func start(t *testing.T, names ...string) (*kit.Pool, map[string]*kit.Process) {
+	t.Helper()
+	p, agents := kit.NewPool(t, binary, lease), map[string]*kit.Process{}
+	p.StartHub()
+	for _, name := range names {
+		agents[name] = p.StartAgent(name)
+	}
+	return p, agents
+}
+
+// submit starts a run of the plain trainer in the mode.
+func submit(t *testing.T, p *kit.Pool, mode string, samples, epochs int) domain.RunID {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := t.TempDir()
+	if err := os.WriteFile(filepath.Join(code, "note.txt"), []byte(mode), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p.Submit(fmt.Sprintf("name: plain\ntrainer: process\ncommand: [%q, trainer, %q]\ncode: %s\nbatch: 8\nchunk: 24\nepochs: %d\nkeep_every: 1\ndata: {samples: %d, heldout: 40, features: %d, classes: %d}\n",
+		exe, mode, code, epochs, samples, plain.Features, plain.Classes))
+}
+
+// check demands a complete run with an exact ledger and bit-exact merges.
+func check(t *testing.T, p *kit.Pool, r runs.Run) {
+	t.Helper()
+	if r.Phase != run.PhaseCompleted || r.Ledger.Counted != r.Ledger.Expected || len(r.Evaluations) == 0 {
+		t.Fatalf("the run is %s (%s), %d of %d samples counted, %d evaluations", r.Phase, r.Reason, r.Ledger.Counted, r.Ledger.Expected, len(r.Evaluations))
+	}
+	var v replay.Report
+	p.JSON(&v, "run", "replay", string(r.ID), "--verify")
+	if v.Verdict != "bit-exact" || v.Recomputed != v.Rounds {
+		t.Errorf("replay says %+v", v)
+	}
+}
+
+// Programs of other languages train in a pool, over the socket and over the standard streams.
+func TestPlainTrainer(t *testing.T) {
+	p, _ := start(t, "a", "b")
+	for _, mode := range []string{"good", "stdio"} {
+		t.Run(mode, func(t *testing.T) {
+			r := p.AwaitEnd(submit(t, p, mode, 960, 3))
+			check(t, p, r)
+			last := r.Evaluations[len(r.Evaluations)-1]
+			t.Logf("accuracy %.3f, loss %.3f after %d rounds", last.Accuracy, last.Loss, r.Rounds.Merged)
+			if last.Accuracy < 0.6 || last.Samples != 40 {
+				t.Errorf("accuracy %.3f on %d samples", last.Accuracy, last.Samples)
+			}
+		})
+	}
+}
+
+// An agent is killed with its trainer at work: both are gone, its chunks are trained by the other.
+func TestAgentKilledWithItsTrainer(t *testing.T) {
+	p, agents := start(t, "a", "b")
+	id := submit(t, p, "good", 4800, 10)
+	victim, ok := p.Machine("a")
+	if !ok {
+		t.Fatal("no machine a")
+	}
+	p.AwaitRun(id, "a to hold work", func(r runs.Run) bool { return kit.SlotOf(r, victim).Holding >= 1 && r.Rounds.Merged >= 1 })
+	agents["a"].Kill()
+	p.Await("its trainer to end", func() bool { return len(trainersOf(t, p.AgentDir("a"))) == 0 })
+	if len(trainersOf(t, p.AgentDir("b"))) == 0 {
+		t.Error("the other's trainer is not seen: the test shows nothing")
+	}
+	r := p.AwaitEnd(id)
+	check(t, p, r)
+	if s := kit.SlotOf(r, victim); s.Expired != 1 || s.Requeued < 1 {
+		t.Errorf("its row is %+v", s)
+	}
+}
+
+// trainersOf lists processes whose environment says that they work below the folder.
+func trainersOf(t *testing.T, dir string) (pids []string) {
+	t.Helper()
+	envs, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range envs {
+		if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), "TENSORTURN_WORK_DIR="+dir) {
+			pids = append(pids, strings.Split(path, "/")[2])
+		}
+	}
+	return pids
+}
+
+// Each way a program fails: the fact in the log, the words for its owner, and what became of the chunks.
+func TestFailuresInAPool(t *testing.T) {
+	p, _ := start(t, "a")
+	for _, c := range []struct {
+		mode string
+		why  string
+	}{
+		{"exit 1", "exit code 1: ZeroDivisionError: division by zero"},
+		{"no module", "No module named 'torch' (install it, or start the agent with --python PATH"},
+		{"early end", "ended before its work was done"},
+		{"SIGKILL", "was killed by the system (SIGKILL), most likely because memory ran out"},
+		{"MemoryError", "CUDA out of memory"},
+		{"NaN loss", "the loss is nan at step 3 (lower the learning rate or clip gradients)"},
+		{"NaN weights", "not finite"},
+		{"cut file", "cut off"},
+		{"pickle", "weights that the script saved cannot be used"},
+		{"long message", "longer than 65536 bytes"},
+		{"other data", "has 97 samples, the spec says 96"},
+		{"orphans", "exit code 1"},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			r := p.AwaitEnd(submit(t, p, c.mode, 96, 1))
+			if r.Phase != run.PhaseFailed || !strings.Contains(r.Reason, c.why) {
+				t.Errorf("the run is %s: %s\nwant %q", r.Phase, r.Reason, c.why)
+			}
+			if r.Ledger.Counted != 0 {
+				t.Errorf("%d samples of it are counted", r.Ledger.Counted)
+			}
+			failed, claimed, requeued := 0, 0, 0
+			for _, e := range p.Events() {
+				if e.Agg != string(r.ID) {
+					continue
+				}
+				switch d := e.Data.(type) {
+				case *run.ChunksClaimed:
+					claimed += len(d.Chunks)
+				case *run.TaskFailed:
+					failed++
+					requeued += len(d.Returned)
+					if !strings.Contains(d.Error, c.why) && !strings.Contains(c.why, d.Error) {
+						t.Errorf("record %d says %q", e.Seq, d.Error)
+					}
+				}
+			}
+			if failed != run.MaxTaskFailures || requeued < claimed {
+				t.Errorf("%d task failures, %d of %d claimed chunks requeued", failed, requeued, claimed)
+			}
+			if left := trainersOf(t, p.AgentDir("a")); len(left) > 0 {
+				p.Await("processes of the program to end", func() bool { return len(trainersOf(t, p.AgentDir("a"))) == 0 })
+			}
+		})
+	}
+}
+
+// A program that hangs loses its lease for want of progress; its chunks go back and its processes end.
+func TestHangLosesItsLease(t *testing.T) {
+	p, _ := start(t, "a")
+	id := submit(t, p, "hang", 96, 1)
+	p.AwaitRun(id, "the lease to expire", func(r runs.Run) bool { return r.Totals.Expired >= 1 })
+	p.Must("run", "cancel", string(id))
+	p.Await("its processes to end", func() bool { return len(trainersOf(t, p.AgentDir("a"))) == 0 })
+	for _, e := range p.Events() {
+		if d, ok := e.Data.(*run.LeaseExpired); ok && e.Agg == string(id) {
+			if d.Reason != "no progress" || len(d.Requeued) == 0 {
+				t.Errorf("%q, %d chunks requeued", d.Reason, len(d.Requeued))
+			}
+			return
+		}
+	}
+	t.Error("no lease has expired")
+}
