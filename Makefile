@@ -7,7 +7,7 @@ SEEDS ?= 100
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check sim chaos test-torch bench exactness image clean
+.PHONY: help build demo test test-outsiders check sim chaos test-torch bench exactness image clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,11 @@ chaos: ## kill the hub KILLS=20 times at random moments of one run: make chaos S
 
 bench: build ## speeds, ratios and memory, with the machine named
 	$(GO) run ./test/bench
+
+test-outsiders: ## stock clients follow a hub: nats-py, the nats tool, curl, a webhook receiver
+	@test -x .cache/outsiders/py/bin/python || { python3 -m venv .cache/outsiders/py && .cache/outsiders/py/bin/pip --quiet install 'nats-py[aiohttp,nkeys]==2.16.0'; }
+	@test -x .cache/outsiders/bin/nats || GOBIN=$(CURDIR)/.cache/outsiders/bin $(GO) install github.com/nats-io/natscli/nats@v0.5.0
+	$(GO) test -count=1 -v ./test/outsiders -args -python=$(CURDIR)/.cache/outsiders/py/bin/python -nats=$(CURDIR)/.cache/outsiders/bin/nats
 
 exactness: ## golden merge vectors under GOAMD64=v1 and v3
 	GOAMD64=v1 $(GO) test -count=1 ./domain/merge/

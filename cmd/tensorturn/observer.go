@@ -144,10 +144,10 @@ async def main():
 asyncio.run(main())
 ` + "```" + `
 
-The nats tool, ten events and their acknowledgements:
+The nats tool follows (it ends a quiet time with an error, therefore the loop):
 
 ` + "```sh" + `
-nats --server {url} --creds observer.creds --tlsca ca.pem --js-api-prefix {api} consumer next {stream} {consumer} --count 10
+while sleep 0.2; do nats --server {url} --creds observer.creds --tlsca ca.pem --js-api-prefix {api} --timeout 25s consumer next {stream} {consumer} --count 1000; done
 ` + "```" + `
 `
 
