@@ -121,7 +121,7 @@ func TestMachineCommands(t *testing.T) {
 		t.Errorf("resume: %+v", m)
 	}
 	r.enrol("box") // two of one name
-	r.call("POST", "/api/v1/machines/box/drain", r.key, nil).refused(t, 404, domain.KindNotFound, "more than one")
+	r.call("POST", "/api/v1/machines/box/drain", r.key, nil).refused(t, 409, domain.KindConflict, "drain machine box: 2 machines may be meant: "+string(id))
 	r.api("POST", "/api/v1/machines/"+string(id)+"/revoke", nil, &m)
 	r.api("POST", "/api/v1/machines/box/drain", nil, &m) // the one that is left
 	if m.ID == id {

@@ -59,8 +59,12 @@ func (g *Gateway) readQuery(r *http.Request) (eventQuery, error) {
 			return q, domain.Invalid(opName, domain.Clip(name, 40)+" is not a parameter", "use run, kind, after, since, follow")
 		}
 	}
-	if q.run != "" && !domain.ValidID(string(q.run)) {
-		return q, domain.Invalid(opName, "run is not the id of a run", "list them with: tensorturn run list")
+	if q.run != "" {
+		found, err := g.findRun("read events of", string(q.run))
+		if err != nil {
+			return q, err
+		}
+		q.run = found.ID
 	}
 	if q.kind != "" && !q.kind.Valid() {
 		return q, domain.Invalid(opName, "kind is none of run, machine, pool", "")

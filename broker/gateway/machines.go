@@ -7,13 +7,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"tensorturn/broker/hub"
-	"tensorturn/domain"
 	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
 	"tensorturn/projections/fleet"
 )
 
-// MachinePath is the machine of a path, by id or name.
+// MachinePath is the machine of a path, by id, name, or the beginning of an id.
 type MachinePath struct {
 	ID string `path:"id" maxLength:"80"`
 }
@@ -35,7 +34,7 @@ func (g *Gateway) registerMachines(api huma.API) {
 			return out, nil
 		})
 	huma.Register(api, op("show-machine", http.MethodGet, "/api/v1/machines/{id}", "Show a machine"),
-		func(ctx context.Context, in *MachinePath) (*machineBody, error) { return g.showMachine(in.ID) })
+		func(ctx context.Context, in *MachinePath) (*machineBody, error) { return g.showMachine("show", in.ID) })
 	for _, c := range []struct {
 		verb, summary string
 		command       func(reason string) machine.Command
@@ -46,24 +45,23 @@ func (g *Gateway) registerMachines(api huma.API) {
 	} {
 		huma.Register(api, op(c.verb+"-machine", http.MethodPost, "/api/v1/machines/{id}/"+c.verb, c.summary),
 			func(ctx context.Context, in *machineReason) (*machineBody, error) {
-				m, err := g.showMachine(in.ID)
+				m, err := g.showMachine(c.verb, in.ID)
 				if err != nil {
 					return nil, err
 				}
 				if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: c.command(in.Body.reason())}); err != nil {
 					return nil, err
 				}
-				return g.showMachine(string(m.Body.ID)) // a revoked machine is not found by its name any more
+				return g.showMachine(c.verb, string(m.Body.ID)) // a revoked machine is not found by its name any more
 			})
 	}
 }
 
-// showMachine finds a machine by id or by its unambiguous name.
-func (g *Gateway) showMachine(id string) (*machineBody, error) {
-	out, ok := &machineBody{}, false
-	g.cfg.Views.Engine.Read(func(uint64) { out.Body, ok = g.cfg.Views.Fleet.Find(id) })
-	if !ok {
-		return nil, g.problemOf(domain.NotFound("show machine "+domain.Clip(id, 48), "there is no such machine, or more than one of that name", "list them with: tensorturn machine list"))
+// showMachine answers with the machine; verb is what the caller wants of it.
+func (g *Gateway) showMachine(verb, key string) (*machineBody, error) {
+	m, err := g.findMachine(verb, key)
+	if err != nil {
+		return nil, g.problemOf(err)
 	}
-	return out, nil
+	return &machineBody{Body: m}, nil
 }

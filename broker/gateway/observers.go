@@ -77,9 +77,11 @@ func (g *Gateway) registerObservers(api huma.API) {
 // file without effect, a fact whose observer was not let in is admitted by the next start.
 func (g *Gateway) createObserver(ctx context.Context, in CreateObserver) (CreatedObserver, error) {
 	if in.Run != "" {
-		if _, err := g.showRun(in.Run); err != nil {
+		r, err := g.showRun("read events of", in.Run)
+		if err != nil {
 			return CreatedObserver{}, err
 		}
+		in.Run = string(r.Body.ID)
 	}
 	if end := g.cfg.Events.Position(); in.From > end+1 {
 		in.From = end + 1 // a place that nobody can know yet: begin with what comes

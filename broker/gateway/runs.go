@@ -43,9 +43,9 @@ type RunEvents struct {
 	Last  uint64          `json:"last" doc:"sequence of the last line, or the one asked after when there is none"`
 }
 
-// RunPath is the run of a path; huma fills embedded structs only when they are exported.
+// RunPath is the run of a path, by id, name, or the beginning of an id; huma fills embedded structs only when they are exported.
 type RunPath struct {
-	ID string `path:"id" maxLength:"48"`
+	ID string `path:"id" maxLength:"80"`
 }
 
 type (
@@ -75,7 +75,7 @@ func (g *Gateway) registerRuns(api huma.API) {
 			return g.submitRun(ctx, in.Body)
 		})
 	huma.Register(api, op("show-run", http.MethodGet, "/api/v1/runs/{id}", "Show a run with every default in force"),
-		func(ctx context.Context, in *RunPath) (*runBody, error) { return g.showRun(in.ID) })
+		func(ctx context.Context, in *RunPath) (*runBody, error) { return g.showRun("show", in.ID) })
 	huma.Register(api, op("run-events", http.MethodGet, "/api/v1/runs/{id}/events", "Read a run's timeline, waiting for news if asked"), g.runEvents)
 	for _, c := range []struct {
 		verb, summary string
@@ -87,13 +87,15 @@ func (g *Gateway) registerRuns(api huma.API) {
 	} {
 		huma.Register(api, op(c.verb+"-run", http.MethodPost, "/api/v1/runs/{id}/"+c.verb, c.summary),
 			func(ctx context.Context, in *runReason) (*runBody, error) {
-				if _, err := g.showRun(in.ID); err != nil {
+				r, err := g.showRun(c.verb, in.ID)
+				if err != nil {
 					return nil, err
 				}
-				if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: in.ID, Command: c.command(in.Body.reason())}); err != nil {
+				id := string(r.Body.ID)
+				if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: id, Command: c.command(in.Body.reason())}); err != nil {
 					return nil, err
 				}
-				return g.showRun(in.ID)
+				return g.showRun(c.verb, id)
 			})
 	}
 }
@@ -139,21 +141,22 @@ func (g *Gateway) submitRun(ctx context.Context, in SubmitRun) (*runBody, error)
 	if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: id, Command: run.Submit{Spec: spec, Data: in.Data}}); err != nil {
 		return nil, err
 	}
-	return g.showRun(id)
+	return g.showRun("submit", id)
 }
 
-func (g *Gateway) showRun(id string) (*runBody, error) {
-	out, ok := &runBody{}, false
-	g.cfg.Views.Engine.Read(func(uint64) { out.Body, ok = g.cfg.Views.Runs.Get(domain.RunID(id)) })
-	if !ok {
-		return nil, g.problemOf(domain.NotFound("show run "+domain.Clip(id, 48), "there is no such run", "list them with: tensorturn run list"))
+// showRun answers with the run; verb is what the caller wants of it.
+func (g *Gateway) showRun(verb, key string) (*runBody, error) {
+	r, err := g.findRun(verb, key)
+	if err != nil {
+		return nil, g.problemOf(err)
 	}
-	return out, nil
+	return &runBody{Body: r}, nil
 }
 
 // runEvents waits at most in.Wait seconds for a line behind in.After.
 func (g *Gateway) runEvents(ctx context.Context, in *eventsIn) (*eventsBody, error) {
-	if _, err := g.showRun(in.ID); err != nil {
+	r, err := g.showRun("show", in.ID)
+	if err != nil {
 		return nil, err
 	}
 	wait, cancel := context.WithTimeout(ctx, min(time.Duration(in.Wait)*time.Second, maxWait))
@@ -163,7 +166,7 @@ func (g *Gateway) runEvents(ctx context.Context, in *eventsIn) (*eventsBody, err
 		var at uint64
 		g.cfg.Views.Engine.Read(func(position uint64) {
 			at = position
-			out.Body.Lines = g.cfg.Views.Timeline.Since(domain.RunID(in.ID), in.After, 500)
+			out.Body.Lines = g.cfg.Views.Timeline.Since(r.Body.ID, in.After, 500)
 		})
 		if n := len(out.Body.Lines); n > 0 {
 			out.Body.Last = out.Body.Lines[n-1].Seq

@@ -212,13 +212,13 @@ type (
 	}
 	// Evaluated is a model measured on held-out data.
 	Evaluated struct {
-		Round    int           `msgpack:"round"`
-		Slot     domain.SlotID `msgpack:"slot"`
-		Epoch    domain.Epoch  `msgpack:"epoch"`
-		Model    domain.Digest `msgpack:"model"`
-		Samples  int           `msgpack:"samples"`
-		Accuracy float64       `msgpack:"accuracy"` // fraction
-		Loss     float64       `msgpack:"loss"`     // mean cross-entropy, nats
+		Round    int           `json:"round" msgpack:"round"`
+		Slot     domain.SlotID `json:"slot" msgpack:"slot"`
+		Epoch    domain.Epoch  `json:"epoch" msgpack:"epoch"`
+		Model    domain.Digest `json:"model" msgpack:"model"`
+		Samples  int           `json:"samples" msgpack:"samples"`
+		Accuracy float64       `json:"accuracy" msgpack:"accuracy"` // fraction
+		Loss     float64       `json:"loss" msgpack:"loss"`         // mean cross-entropy, nats
 	}
 	// EvaluationFailed is an attempt to evaluate that ended in an error. It ends the lease.
 	EvaluationFailed struct {

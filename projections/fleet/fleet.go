@@ -3,6 +3,7 @@ package fleet
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"tensorturn/domain"
@@ -78,6 +79,34 @@ func (v *View) Find(idOrName string) (Machine, bool) {
 		return Machine{}, false
 	}
 	return found.machine(), true
+}
+
+// Candidates gives the ids of the machines that key may mean, oldest first: the machine with that id, else the machines of
+// that name, else those whose id begins with it. Revoked ones count by their whole id alone.
+func (v *View) Candidates(key string) []domain.MachineID {
+	if _, ok := v.byID[domain.MachineID(key)]; ok {
+		return []domain.MachineID{domain.MachineID(key)}
+	}
+	if key == "" {
+		return nil
+	}
+	var named, begun []domain.MachineID
+	for _, id := range v.order {
+		s := v.byID[id].state
+		if s.Standing == machine.Revoked {
+			continue
+		}
+		if s.Name == key {
+			named = append(named, id)
+		}
+		if strings.HasPrefix(string(id), key) {
+			begun = append(begun, id)
+		}
+	}
+	if len(named) > 0 {
+		return named
+	}
+	return begun
 }
 
 // ByNKey gives the machine that a public nkey belongs to, "" when there is none.

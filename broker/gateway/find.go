@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+
+	"tensorturn/domain"
+	"tensorturn/projections/fleet"
+	"tensorturn/projections/runs"
+)
+
+// maxCandidates bounds how many ids a refusal names.
+const maxCandidates = 8
+
+// single gives the only id of the list. None and several are refused in the words of what was asked for; verb is what
+// the caller wanted to do and what the thing: "drain", "machine".
+func single[ID ~string](verb, what, key string, ids []ID) (ID, error) {
+	op := verb + " " + what + " " + domain.Clip(key, domain.MaxNameLength)
+	switch len(ids) {
+	case 0:
+		return "", domain.NotFound(op, "there is no such "+what, "list them with: tensorturn "+what+" list")
+	case 1:
+		return ids[0], nil
+	}
+	var names []string
+	for _, id := range ids[:min(len(ids), maxCandidates)] {
+		names = append(names, string(id))
+	}
+	if more := len(ids) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return "", domain.Conflict(op, fmt.Sprintf("%d %ss may be meant: %s", len(ids), what, strings.Join(names, ", ")), "give one of these ids")
+}
+
+// findRun finds a run by id, by the only run of a name, or by the only id that begins so.
+func (g *Gateway) findRun(verb, key string) (r runs.Run, err error) {
+	g.cfg.Views.Engine.Read(func(uint64) {
+		id, e := single(verb, "run", key, g.cfg.Views.Runs.Find(key))
+		r, _ = g.cfg.Views.Runs.Get(id)
+		err = e
+	})
+	return r, err
+}
+
+// findMachine finds a machine as findRun finds a run.
+func (g *Gateway) findMachine(verb, key string) (m fleet.Machine, err error) {
+	g.cfg.Views.Engine.Read(func(uint64) {
+		id, e := single(verb, "machine", key, g.cfg.Views.Fleet.Candidates(key))
+		m, _ = g.cfg.Views.Fleet.Find(string(id))
+		err = e
+	})
+	return m, err
+}
