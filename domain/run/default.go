@@ -96,7 +96,7 @@ func fillBuiltin(s *Spec) {
 	or(&s.Data.Label, DefaultLabel)
 	or(&s.Data.Holdout, DefaultHoldout)
 	or(&s.Model.Kind, ModelMLP)
-	if len(s.Model.Hidden) == 0 {
+	if s.Model.Hidden == nil { // an empty list is no wish for the default: it is refused
 		s.Model.Hidden = []int{DefaultHidden}
 	}
 	fillOptimizer(&s.Optimizer)

@@ -10,8 +10,8 @@ import (
 // Line renders a fact for people: one line, no full stop, the slot first where there is one.
 
 func (e *Submitted) Line() string {
-	return fmt.Sprintf("%s: %d samples × %s in chunks of %d, %d chunks a round",
-		e.Spec.Name, e.Data.Samples, plural(e.Spec.Epochs, "epoch"), e.Spec.Chunk, e.Spec.Round.Chunks)
+	return fmt.Sprintf("%s: %s × %s in chunks of %d, %s a round",
+		e.Spec.Name, plural(e.Data.Samples, "sample"), plural(e.Spec.Epochs, "epoch"), e.Spec.Chunk, plural(e.Spec.Round.Chunks, "chunk"))
 }
 func (e *Paused) Line() string    { return "paused: " + e.Reason }
 func (e *Resumed) Line() string   { return "resumed" }
@@ -23,11 +23,11 @@ func (e *Completed) Line() string {
 	if !e.Evaluated {
 		tail = ", not evaluated"
 	}
-	return fmt.Sprintf("completed with model %s after %d samples%s", e.Model.Short(), e.Samples, tail)
+	return fmt.Sprintf("completed with model %s after %s%s", e.Model.Short(), plural(int(e.Samples), "sample"), tail)
 }
 
 func (e *Initialised) Line() string {
-	return fmt.Sprintf("%s made the first base %s (%d parameters)", e.Slot, e.Base.Short(), e.Params)
+	return fmt.Sprintf("%s made the first base %s (%s)", e.Slot, e.Base.Short(), plural(int(e.Params), "parameter"))
 }
 
 func (e *LeaseGranted) Line() string {
@@ -93,7 +93,7 @@ func (e *ContributionRequested) Line() string {
 }
 
 func (e *ContributionAccepted) Line() string {
-	return fmt.Sprintf("%s contributes %s: %d samples, delta %s", e.Slot, named(e.Chunks), e.Samples, e.Blob.Short()) + returned("returning", e.Returned)
+	return fmt.Sprintf("%s contributes %s: %s, delta %s", e.Slot, named(e.Chunks), plural(int(e.Samples), "sample"), e.Blob.Short()) + returned("returning", e.Returned)
 }
 
 func (e *ContributionRefused) Line() string {
@@ -105,11 +105,11 @@ func (e *ContributionCut) Line() string {
 }
 
 func (e *ContributionRevoked) Line() string {
-	return fmt.Sprintf("%s has contribution %d revoked, %d samples less", e.Slot, e.Number, e.Samples) + returned("returning", e.Returned) + why(e.Reason)
+	return fmt.Sprintf("%s has contribution %d revoked, %s less", e.Slot, e.Number, plural(int(e.Samples), "sample")) + returned("returning", e.Returned) + why(e.Reason)
 }
 
 func (e *Evaluated) Line() string {
-	return fmt.Sprintf("%s measured the model of round %d: accuracy %.4f, loss %.4g on %d samples", e.Slot, e.Round, e.Accuracy, e.Loss, e.Samples)
+	return fmt.Sprintf("%s measured the model of round %d: accuracy %.4f, loss %.4g on %s", e.Slot, e.Round, e.Accuracy, e.Loss, plural(e.Samples, "sample"))
 }
 
 func (e *EvaluationFailed) Line() string {

@@ -191,3 +191,15 @@ func TestSubmitDemandsAResolvedSpec(t *testing.T) {
 		t.Errorf("other data under the same id: %v", err)
 	}
 }
+
+// An empty list of layers is a wish that cannot be met, not a wish for the default.
+func TestNoHiddenLayersIsRefused(t *testing.T) {
+	s := run.Spec{Data: run.Data{Path: "x.csv"}, Model: run.Model{Hidden: []int{}}}
+	if _, err := run.Defaults(s); domain.KindOf(err) != domain.KindInvalid || !strings.Contains(err.Error(), "model.hidden is an empty list") {
+		t.Errorf("%v", err)
+	}
+	s.Model.Hidden = nil
+	if got, err := run.Defaults(s); err != nil || len(got.Model.Hidden) != 1 {
+		t.Errorf("%v %v", got.Model.Hidden, err)
+	}
+}

@@ -124,6 +124,9 @@ func checkText(field, v string, limit int) error {
 }
 
 func checkModel(m *Model) error {
+	if len(m.Hidden) == 0 {
+		return domain.Invalid(opSpec, "model.hidden is an empty list", fmt.Sprintf("give the widths of at least one hidden layer, for example [%d], or leave it out", DefaultHidden))
+	}
 	if len(m.Hidden) > MaxHiddenLayer {
 		return bad("model.hidden", fmt.Sprintf("%d layers long", len(m.Hidden)), fmt.Sprintf("at most %d layers", MaxHiddenLayer))
 	}
