@@ -93,7 +93,7 @@ func TestParseCSVRefuses(t *testing.T) {
 		{"text beyond the label column", "a,kind,b\n1,x,oops\n", "kind", `line 2, column 3 (b): "oops" is not a number`, ""},
 		{"text in the second row without header", "1,2,x\noops,2,y\n", "", `line 2, column 1 (column 1): "oops"`, ""},
 		{"missing value", "a,b,c\n1,2,x\n1,,y\n", "", "line 3, column 2 (b): the value is missing", ""},
-		{"missing value in the first row", "1,NA,x\n1,2,y\n", "", "line 1, column 2 (column 2): the value is missing", ""},
+		{"missing value in the first row", "1,NA,x\n1,2,y\n", "", "line 1, column 2 (column 2): the value is missing (\"NA\")", ""},
 		{"NaN", "1,2,x\nNaN,2,y\n", "", `line 2, column 1 (column 1): "NaN" is not finite`, ""},
 		{"infinite", "1,2,x\n1,-inf,y\n", "", `"-inf" is not finite`, ""},
 		{"too large for float32", "1,x\n1e39,y\n", "", "line 2, column 1 (column 1): \"1e39\" is too large", ""},

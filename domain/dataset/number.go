@@ -46,7 +46,10 @@ func number(s string) (float64, cell) {
 func (c cell) why(s string) string {
 	switch c {
 	case isMissing:
-		return "the value is missing"
+		if s == "" {
+			return "the value is missing"
+		}
+		return fmt.Sprintf("the value is missing (%q)", domain.Clip(s, 40))
 	case isNotFinite:
 		return fmt.Sprintf("%q is not finite", domain.Clip(s, 40))
 	case isTooLarge:
