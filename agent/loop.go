@@ -52,12 +52,12 @@ func (a *Agent) dispatch(ctx context.Context, e Effect) {
 	case DropDeltas, SaveHead, SaveCredential:
 		a.chores.push(e)
 	case Abandon:
-		a.cfg.Log.Info().Int("slot", e.Slot).Uint64("epoch", uint64(e.Epoch)).Msg("lease abandoned")
+		a.cfg.Log.Debug().Int("slot", e.Slot).Uint64("epoch", uint64(e.Epoch)).Msg("lease ended")
 		a.workers[e.Slot].abandon(e.Epoch)
 	case CloseTrainer:
 		a.workers[e.Slot].submit(ctx, 0, e)
 	case Prepare:
-		a.cfg.Log.Info().Int("slot", e.Slot).Str("run", string(e.Run)).Str("unit", string(e.Unit)).Uint64("epoch", uint64(e.Epoch)).Msg("lease adopted")
+		a.cfg.Log.Debug().Int("slot", e.Slot).Str("run", string(e.Run)).Str("unit", string(e.Unit)).Uint64("epoch", uint64(e.Epoch)).Msg("lease adopted")
 		a.workers[e.Slot].submit(ctx, e.Epoch, e)
 	default:
 		slot, epoch := target(e)

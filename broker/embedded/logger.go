@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -17,14 +18,16 @@ const maxLogText = 400
 // server to become ready reads it.
 type logger struct {
 	log zerolog.Logger
+	now func() time.Time // time.Now when nil
 
 	mu    sync.Mutex
 	fatal string
+	away  time.Time // when the hub was last said to be away
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.emit(l.log.Debug(), format, v) }
 func (l *logger) Warnf(format string, v ...any)   { l.emit(l.warning(format), format, v) }
-func (l *logger) Errorf(format string, v ...any)  { l.emit(l.log.Error(), format, v) }
+func (l *logger) Errorf(format string, v ...any)  { l.fault(format, v) }
 func (l *logger) Debugf(format string, v ...any)  { l.emit(l.log.Trace(), format, v) }
 func (l *logger) Tracef(format string, v ...any)  { l.emit(l.log.Trace(), format, v) }
 
@@ -32,6 +35,39 @@ func (l *logger) Tracef(format string, v ...any)  { l.emit(l.log.Trace(), format
 // WebSocket listens on loopback behind the hub's own TLS front. They would only alarm an owner.
 func byDesign(format string) bool {
 	return strings.HasPrefix(format, "Maximum payloads over ") || strings.HasPrefix(format, "Websocket not configured with TLS.")
+}
+
+// awayEvery spaces the warnings of a leafnode that cannot reach its hub: it dials every few seconds, for hours if need be.
+const awayEvery = time.Minute
+
+// fault passes an error on. A dial of the leafnode that failed is none: losing the hub is part of a leafnode's life.
+func (l *logger) fault(format string, v []any) {
+	if !strings.HasPrefix(format, "Error trying to connect as leafnode to remote server ") {
+		l.emit(l.log.Error(), format, v)
+		return
+	}
+	l.emit(l.log.Debug(), format, v)
+	now := time.Now
+	if l.now != nil {
+		now = l.now
+	}
+	at := now()
+	l.mu.Lock()
+	told := !l.away.IsZero() && at.Sub(l.away) < awayEvery
+	if !told {
+		l.away = at
+	}
+	l.mu.Unlock()
+	if told {
+		return
+	}
+	e := l.log.Warn()
+	if n := len(v); n > 0 {
+		if err, ok := v[n-1].(error); ok {
+			e = e.Str("err", domain.Clip(err.Error(), maxLogText))
+		}
+	}
+	e.Msg("hub away, dialling again")
 }
 
 func (l *logger) warning(format string) *zerolog.Event {
