@@ -26,7 +26,7 @@ import (
 )
 
 // full runs the long version of what takes minutes.
-var full = flag.Bool("full", false, "three seeds and the whole data set")
+var full = flag.Bool("full", false, "three seeds where one is usual")
 
 // binary is what tests of whole runs use; it is built once, and only where there is torch.
 var binary string

@@ -157,11 +157,11 @@ func alone(t *testing.T, script string, epochs int, args ...string) (accuracy fl
 }
 
 // A convolutional network on Fashion-MNIST with the four-line script: three agents, one killed on the way and started
-// again, against the script alone on the same number of samples. -full takes the whole data set and three seeds.
+// again, against the script alone on the same number of samples. -full takes three seeds.
 func TestFashion(t *testing.T) {
-	samples, seeds, epochs := 12000, 1, 2
+	samples, seeds, epochs := 60000, 1, 2
 	if *full {
-		samples, seeds, epochs = 60000, 3, 2
+		seeds = 3
 	}
 	meanAlone, meanPool := 0.0, 0.0
 	for seed := 1; seed <= seeds; seed++ {
@@ -181,8 +181,7 @@ func fashion(t *testing.T, samples, epochs, seed int) float64 {
 	t.Helper()
 	p, agents := startPool(t, "a", "b", "c")
 	id := submit(t, p, "cnn.yaml", "[python, cnn.py]", fmt.Sprintf("[python, cnn.py, %q, \"10000\", %q]", fmt.Sprint(samples), fmt.Sprint(seed)),
-		"samples: 60000", fmt.Sprintf("samples: %d", samples), "epochs: 2", fmt.Sprintf("epochs: %d\nseed: %d", epochs, seed),
-		"chunk: 512\nround: {chunks: 24}", fmt.Sprintf("chunk: %d\nround: {chunks: 18}", map[bool]int{true: 512, false: 128}[samples == 60000]))
+		"epochs: 2", fmt.Sprintf("epochs: %d\nseed: %d", epochs, seed))
 	victim, ok := p.Machine("a")
 	if !ok {
 		t.Fatal("no machine a")
