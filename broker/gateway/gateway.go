@@ -88,6 +88,7 @@ type Config struct {
 	Enrol     Enroller
 	Events    Events
 	Observers ObserverKeeper
+	Webhooks  Webhooks
 	Websocket string       // loopback address of the embedded server's WebSocket listener
 	PublicURL string       // what machines dial
 	CA        []byte       // PEM
@@ -230,6 +231,7 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	g.registerTokens(api)
 	g.registerLog(api)
 	g.registerObservers(api)
+	g.registerWebhooks(api)
 	describeProblems(api.OpenAPI())
 	allowDefaults(api.OpenAPI().Components.Schemas)
 	return api

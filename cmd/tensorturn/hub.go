@@ -36,6 +36,7 @@ func hubStart(a *app) *cobra.Command {
 	f.StringVar(&o.keyFile, "tls-key", "", "its key")
 	f.DurationVar(&o.lease, "lease", domain.DefaultLease, "lease time: a slot without progress for this long loses its work")
 	f.Int64Var(&o.maxStore, "max-store", 64<<30, "bytes the log and all blobs may take on disk")
+	f.BoolVar(&o.privateWebhooks, "private-webhooks", false, "let webhooks reach private networks and plain http")
 	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
 	return c
 }

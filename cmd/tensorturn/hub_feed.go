@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"crypto/ed25519"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"tensorturn/broker/feed"
 	"tensorturn/broker/identity"
 	"tensorturn/broker/jetstream"
+	"tensorturn/broker/webhook"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
 	render "tensorturn/projections/feed"
@@ -27,8 +29,11 @@ func hubID(k *identity.Keys) string {
 func (h *hubProcess) openFeed() {
 	h.source = feed.NewSource(h.store.Log, registry(), render.NewFormat(registry(), hubID(h.keys)))
 	h.publisher = feed.NewPublisher(h.store.Feed, h.source, h.opts.logger)
+	h.hooks = webhook.New(webhook.Config{Dir: filepath.Join(h.opts.dir, "webhooks"), Source: h.source, Private: h.opts.privateWebhooks,
+		Version: version, Now: time.Now, Logger: h.opts.logger})
 	h.service.OnCommitted(h.source.Note)
 	h.later(func() error { h.publisher.Stop(); return nil }) // after the service, so that its last events are published
+	h.later(func() error { h.hooks.Stop(); return nil })
 }
 
 // startFeed begins to publish and lets the observers of the log in again.
@@ -38,7 +43,7 @@ func (h *hubProcess) startFeed(ctx context.Context) error {
 	if err := h.admitObservers(ctx); err != nil { // a hub without its feed still trains
 		h.opts.logger.Error().Err(err).Msg("observers not let in")
 	}
-	return nil
+	return h.hooks.Start()
 }
 
 // admitObservers loads every live observer and removes consumers of those that are not, which a crash may have left.

@@ -23,6 +23,7 @@ import (
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
 	"tensorturn/broker/jetstream"
+	"tensorturn/broker/webhook"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
@@ -35,6 +36,7 @@ type hubOptions struct {
 	certFile, keyFile      string
 	lease                  time.Duration
 	maxStore               int64
+	privateWebhooks        bool
 	logger                 zerolog.Logger
 }
 
@@ -54,6 +56,7 @@ type hubProcess struct {
 	views     gateway.Views
 	source    *feed.Source
 	publisher *feed.Publisher
+	hooks     *webhook.Hooks
 	stops     []func() error
 }
 
@@ -225,7 +228,7 @@ func (h *hubProcess) frontConfig() gateway.Config {
 	})
 	return gateway.Config{
 		Hub: h.service, Views: h.views, Log: h.store.Log, Blobs: h.store.Blobs, Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
-		Events: h.source, Observers: h,
+		Events: h.source, Observers: h, Webhooks: h.hooks,
 		Websocket: h.broker.WebsocketAddr(), PublicURL: h.url, CA: h.keys.CA(), Pin: h.keys.Pin(),
 		HeadKey: h.keys.Head().Public().(ed25519.PublicKey), Binary: binary, Version: version, Now: time.Now, NewID: newID, Logger: h.opts.logger,
 	}

@@ -35,7 +35,7 @@ func newRoot(t *terminal) *cobra.Command {
 	f.StringVar(&a.context, "context", contextPath(), "operator.json of the hub (or TENSORTURN_CONTEXT)")
 	root.AddCommand(
 		hubCommand(a), agentCommand(a), tokenCommand(a), credentialCommand(a), machineCommand(a),
-		runCommand(a), eventsCommand(a), logCommand(a), modelCommand(a), demoCommand(a),
+		runCommand(a), eventsCommand(a), webhookCommand(a), logCommand(a), modelCommand(a), demoCommand(a),
 	)
 	return root
 }
