@@ -14,8 +14,8 @@ import (
 
 func uint64Text(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// settle lets the planner act on what the batch has changed until it has nothing to propose, then lets machines go that
-// were draining and hold nothing.
+// settle lets the planner act on what the batch has changed until it has nothing to propose, then lets machines go whose
+// agents were told to stop and that hold nothing.
 func (b *batch) settle() {
 	b.beginOwn(hubActor, "plan", "plan", uint64Text(b.seq), uint64Text(b.c.head()))
 	passes := 0
@@ -36,7 +36,7 @@ func (b *batch) settle() {
 	b.noteLeases()
 	for _, id := range slices.Clone(b.c.fold.order) {
 		m := b.c.fold.machines[id]
-		if m.Draining && (m.Standing == machine.Online || m.Standing == machine.Suspect) && !b.c.fold.holds(id) {
+		if m.Stopping && (m.Standing == machine.Online || m.Standing == machine.Suspect) && !b.c.fold.holds(id) {
 			b.refused(b.machine(id, machine.MarkDrained{}))
 		}
 	}

@@ -24,16 +24,18 @@ func (b *batch) tick() {
 // inGrace reports whether too little time has passed since the hub began to listen to judge anybody's silence.
 func (c *Core) inGrace(now time.Time) bool { return now.Sub(c.mem.since) < c.cfg.Timing.Grace }
 
-// silence turns missing contact into facts: suspect after L/8, lost after L.
+// silence turns missing contact into facts: suspect after L/8, lost after L. Within the grace only machines that have
+// spoken to this process can fall silent.
 func (b *batch) silence() {
 	c := b.c
-	if c.inGrace(b.now) {
-		return
-	}
+	grace := c.inGrace(b.now)
 	for _, id := range slices.Clone(c.fold.order) {
 		m := c.fold.machines[id]
 		if m.Standing != machine.Online && m.Standing != machine.Suspect {
 			continue
+		}
+		if grace && !c.mem.heardThisTime(id) {
+			continue // it may be on its way back; nothing new is given to it meanwhile
 		}
 		silent := b.now.Sub(c.mem.heard(id))
 		if silent >= c.cfg.Timing.Suspect && m.Standing == machine.Online {

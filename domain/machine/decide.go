@@ -120,6 +120,8 @@ func decideDrained(s *State) ([]event.Data, error) {
 		return nil, nil
 	case !s.Draining:
 		return nil, domain.Conflict("mark machine "+string(s.ID)+" drained", "it is not draining", "drain it first")
+	case !s.Stopping:
+		return nil, domain.Conflict("mark machine "+string(s.ID)+" drained", "its operator drains it and its agent stays", "an operator's drain ends with resume")
 	case s.Standing != Online && s.Standing != Suspect:
 		return nil, domain.Conflict("mark machine "+string(s.ID)+" drained", "it is "+string(s.Standing)+": nobody knows what it holds", "wait until it is heard again")
 	}

@@ -8,10 +8,11 @@
 //	                       draining ──holds nothing──▶ drained ──sync of a new incarnation──▶ online
 //
 // Draining and quarantined are flags beside the standing: a draining machine may be suspect as well. A drain that the
-// agent asked for, because it was told to stop, ends with that agent process; one that the operator asked for outlives a
-// restart of the agent, until the machine is drained or resumed.
+// agent asked for, because it was told to stop, leads to drained and ends with that agent process. One that the operator
+// asked for keeps the agent connected and idle, over restarts too, until Resume: a supervisor that starts agents again
+// must not undo it.
 //
 // Who may cause what: enrolment (gateway, with a token) Enrol; hub on sync Connect, on timers Suspect and Lose, when a
-// draining machine holds nothing MarkDrained; operator, or an agent that stops, Drain; operator Resume, Revoke; hub after
+// machine whose agent stops holds nothing MarkDrained; operator, or an agent that stops, Drain; operator Resume, Revoke; hub after
 // three refusals Quarantine.
 package machine

@@ -54,6 +54,9 @@ func (b *board) dealReason(w *worker, q, n int, total float64, start bool) strin
 	case !b.known:
 		return fmt.Sprintf("%d of %s: an equal share, no speed known", q, count(n))
 	case start:
+		if w.Upload > 0 {
+			return fmt.Sprintf("%d of %s: at %s samples/s, its upload of %s s included, it would finish in %s s", q, count(n), figure(w.speed), figure(w.Upload), figure(b.finish(w, 0, 0)))
+		}
 		return fmt.Sprintf("%d of %s for %s of %s samples/s", q, count(n), figure(w.speed), figure(total))
 	}
 	return fmt.Sprintf("%d of %s from the pool: it would finish first, in %s s", q, count(n), figure(b.finish(w, 0, 0)))

@@ -47,7 +47,8 @@
 //  7. A round is complete when all its chunks are counted. At its deadline it closes with at least half of its chunks
 //     counted; below that the deadline doubles and the run shows stalled.
 //  8. The gates of a contribution (facts measured by the hub's worker, judged here): readable, right base, names,
-//     shapes and dtypes, finite, and from the fourth merge on norm/√steps at most NormGate times the moving average.
+//     shapes and dtypes, finite, and from the fourth merge on norm/√steps at most NormGate times the moving average,
+//     or its highest value so far if that is more: a slot that returns late steps as the run did early.
 //     A refusal returns the chunks. If the norm gate refuses every slot of a round, the run pauses with the reason and no
 //     machine is blamed; when its owner resumes it, the gate learns anew what is usual. Samples and steps are the
 //     ledger's own, never the agent's.

@@ -96,7 +96,7 @@ func begin(id domain.RunID, d *Submitted) *State {
 // usual, since it would otherwise stop the run again at the next delta.
 func (s *State) resumed() {
 	if s.Gate {
-		s.NormAverage = 0
+		s.NormAverage, s.NormPeak = 0, 0
 		if s.Open != nil {
 			clear(s.Open.NormRefused)
 		}

@@ -29,6 +29,7 @@ func (s *State) accepted(d *ContributionAccepted) {
 	o.Counted += len(d.Chunks)
 	s.Counted += d.Samples
 	s.NormAverage = average(s.NormAverage, d.Norm, d.Steps)
+	s.NormPeak = max(s.NormPeak, s.NormAverage)
 	delete(s.TaskFails, d.Slot)
 	delete(s.Refusals, d.Slot.Machine())
 	s.next(d.Slot, d.Number)

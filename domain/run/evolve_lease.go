@@ -32,10 +32,12 @@ func (s *State) pool(cs []domain.ChunkID) {
 	s.Open.Pool = append(s.Open.Pool, cs...)
 }
 
-// taskFailed counts the trainer's error and ends the lease.
+// taskFailed counts the trainer's error and ends the lease. A slot that failed at the first base has failed: the planner
+// tries another one next, since one machine without torch must not end what the others can do.
 func (s *State) taskFailed(d *TaskFailed) {
 	if d.Unit == UnitInit {
 		s.InitFails = d.Count
+		s.TaskFails[d.Slot]++
 	} else {
 		s.TaskFails[d.Slot] = d.Count
 	}

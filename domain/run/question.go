@@ -149,9 +149,13 @@ func (s *State) Done() bool { return s.Phase.Ended() }
 
 // NormLimit is the norm gate's limit on norm/√steps, 0 when it is not in force: it judges from the fourth merge on,
 // and not before a contribution has been accepted since the owner last resumed a run that it had stopped.
+//
+// It never falls below the highest average of the run. Towards the end the average sinks a hundredfold with the learning
+// rate, and a slot that comes back with an empty optimizer takes steps as large as at the beginning: they did no harm
+// then, and a gate that refuses them would quarantine honest machines for having been away.
 func (s *State) NormLimit() float64 {
 	if s.Merged < NormGateFrom {
 		return 0
 	}
-	return NormGate * s.NormAverage
+	return max(NormGate*s.NormAverage, s.NormPeak)
 }

@@ -80,6 +80,7 @@ type State struct {
 	Leases    map[domain.SlotID]*Lease
 
 	Counted     int64       // samples counted by the ledger
+	NormPeak    float64     // highest value NormAverage has had: what was usual when the run took its largest steps
 	NormAverage float64     // moving average of norm/√steps over accepted contributions
 	Evaluation  *Evaluation // wanted or under way, nil when none
 	Evaluations []Evaluated // results, newest last, at most MaxEvaluationsKept

@@ -91,21 +91,38 @@ func TestAgentStoppedPastItsLease(t *testing.T) {
 	}
 }
 
-// A machine told to drain contributes what it has trained, and its agent ends by itself.
-func TestDrainedByTheHub(t *testing.T) {
+// A machine told to drain contributes what it has trained and gets no more. Its agent stays, connected and idle, and so
+// does a new process of it, as a supervisor would start one, until the machine is resumed.
+func TestDrainedByTheOwner(t *testing.T) {
 	t.Parallel()
 	p, agents := pool(t, "a", "b")
 	id := p.Submit(epochs(t, 8))
 	awaitHolding(t, p, id, "a")
 	p.Must("machine", "drain", "a")
-	if code := agents["a"].Exit(kit.Patience); code != 0 {
-		t.Errorf("the drained agent ended with exit code %d", code)
-	}
-	p.AwaitMachine("a", machine.Drained)
+	idle := func() bool { m, ok := p.Machine("a"); return ok && m.Draining && m.Slots[0].Run == "" }
+	p.Await("a to hold nothing", idle)
 	checkContributed(t, p, id)
+	agents["a"].Kill()
+	again := p.SpawnAgent("a", "--throttle", slow)
+	p.Await("a to be back", func() bool { m, ok := p.Machine("a"); return ok && m.Restarts == 1 && m.Standing == machine.Online })
+	if !idle() {
+		t.Error("a new agent process ended its owner's drain")
+	}
+	second := p.Submit(epochs(t, 8))
+	p.AwaitRun(second, "a round to be merged without a", func(r runs.Run) bool { return r.Rounds.Merged > 0 })
+	if !idle() {
+		t.Error("a draining machine was given work of another run")
+	}
+	p.Must("machine", "resume", "a")
+	p.Await("a to work again", func() bool { m, ok := p.Machine("a"); return ok && m.Slots[0].Run != "" })
+	p.Must("machine", "drain", "a")
+	if code := again.Stop(kit.Patience); code != 0 {
+		t.Errorf("the agent of a draining machine ended with exit code %d", code)
+	}
+	checkRun(t, p, p.AwaitEnd(second))
 }
 
-// An agent that gets SIGTERM does the same.
+// An agent that gets SIGTERM contributes what it has trained and ends.
 func TestAgentTerminated(t *testing.T) {
 	t.Parallel()
 	p, agents := pool(t, "a", "b")
