@@ -1,11 +1,13 @@
 package run_test
 
 import (
+	"bytes"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vmihailenco/msgpack/v5"
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
@@ -81,5 +83,38 @@ func TestProcessSpecRefusesBadFields(t *testing.T) {
 	d.Samples--
 	if _, err := run.Resolve(s, d); domain.KindOf(err) != domain.KindInvalid {
 		t.Errorf("other data than the spec's: %v", err)
+	}
+}
+
+// A recorded process run reads back as it was, and a built-in one is recorded as before there were process runs.
+func TestProcessSpecSurvivesTheLog(t *testing.T) {
+	s := processSpec()
+	resolved, err := run.Resolve(s, processData(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := run.Resolve(run.Spec{}, dataset(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := registry()
+	for name, d := range map[string]*run.Submitted{"process": {Spec: resolved, Data: processData(s)}, "builtin": {Spec: plain, Data: dataset(100)}} {
+		b, err := msgpack.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := r.New(d.EventName(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := msgpack.Unmarshal(b, back); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(d, back); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if has := bytes.Contains(b, []byte("command")); has != (name == "process") {
+			t.Errorf("%s: the command is recorded: %v", name, has)
+		}
 	}
 }

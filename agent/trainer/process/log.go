@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 )
 
 // attemptLog keeps what a child prints: all of it up to a cap on disk, the last lines in memory. Safe for concurrent use.
@@ -55,7 +55,7 @@ func (l *attemptLog) add(line []byte) {
 		return
 	}
 	if l.left -= int64(len(line) + 1); l.left <= 0 {
-		line = []byte(fmt.Sprintf("[the limit of what an attempt may print is reached; the rest is not kept]"))
+		line = []byte("[the limit of what an attempt may print is reached; the rest is not kept]")
 	}
 	// A full disk must not end the training; the tail still tells the end.
 	if _, err := l.f.Write(append(bytes.Clone(line), '\n')); err != nil {
@@ -108,4 +108,13 @@ func (o *Opener) Logs() []string {
 		paths[i] = filepath.Join(dir, e.Name())
 	}
 	return paths
+}
+
+// age is when the entry was last written; one that is gone counts as oldest.
+func age(e os.DirEntry) time.Time {
+	info, err := e.Info()
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
