@@ -89,6 +89,7 @@ type Config struct {
 	Events    Events
 	Observers ObserverKeeper
 	Webhooks  Webhooks
+	Metrics   http.Handler // Prometheus' text format
 	Websocket string       // loopback address of the embedded server's WebSocket listener
 	PublicURL string       // what machines dial
 	CA        []byte       // PEM
@@ -196,6 +197,7 @@ func (g *Gateway) routes() http.Handler {
 		r.Use(g.operatorOnly)
 		g.api(r)
 		r.Get("/api/v1/log", g.readLog)
+		r.Get("/metrics", func(w http.ResponseWriter, r *http.Request) { g.cfg.Metrics.ServeHTTP(w, r) })
 		r.Get("/api/v1/events", g.streamEvents)
 		r.Get("/api/v1/events/schemas", g.eventSchemas)
 		r.Get("/api/v1/events/asyncapi.json", g.eventDocument)
@@ -211,7 +213,7 @@ func (g *Gateway) routes() http.Handler {
 const apiText = "The operator's API: every request carries `Authorization: Bearer <operator key>`. Besides the paths below: " +
 	"`GET /api/v1/log?from=N` streams the records of the event log as lines of JSON; " +
 	"`GET /api/v1/events?run=&kind=&after=&since=&follow=` streams events as server-sent events with CloudEvents in them, described at " +
-	"`/api/v1/events/schemas` and `/api/v1/events/asyncapi.json`; `HEAD`, `PUT` and `GET /blobs/<sha256>` carry parts and manifests " +
+	"`/api/v1/events/schemas` and `/api/v1/events/asyncapi.json`; `GET /metrics` is for Prometheus; `HEAD`, `PUT` and `GET /blobs/<sha256>` carry parts and manifests " +
 	"of at most 8 MiB, and `POST /blobs/missing` says which of `digests` are not stored. Every refusal is application/problem+json."
 
 // api registers huma's routes.

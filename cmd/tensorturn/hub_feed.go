@@ -10,6 +10,7 @@ import (
 	"tensorturn/broker/feed"
 	"tensorturn/broker/identity"
 	"tensorturn/broker/jetstream"
+	"tensorturn/broker/metrics"
 	"tensorturn/broker/webhook"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
@@ -31,7 +32,9 @@ func (h *hubProcess) openFeed() {
 	h.publisher = feed.NewPublisher(h.store.Feed, h.source, h.opts.logger)
 	h.hooks = webhook.New(webhook.Config{Dir: filepath.Join(h.opts.dir, "webhooks"), Source: h.source, Private: h.opts.privateWebhooks,
 		Version: version, Now: time.Now, Logger: h.opts.logger})
+	h.metrics = metrics.New(version, h.gauges)
 	h.service.OnCommitted(h.source.Note)
+	h.service.OnCommitted(h.metrics.Note)
 	h.later(func() error { h.publisher.Stop(); return nil }) // after the service, so that its last events are published
 	h.later(func() error { h.hooks.Stop(); return nil })
 }
@@ -39,6 +42,7 @@ func (h *hubProcess) openFeed() {
 // startFeed begins to publish and lets the observers of the log in again.
 func (h *hubProcess) startFeed(ctx context.Context) error {
 	h.source.GoLive()
+	h.metrics.GoLive()
 	h.publisher.Start()
 	if err := h.admitObservers(ctx); err != nil { // a hub without its feed still trains
 		h.opts.logger.Error().Err(err).Msg("observers not let in")

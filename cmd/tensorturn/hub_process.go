@@ -23,6 +23,7 @@ import (
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
 	"tensorturn/broker/jetstream"
+	"tensorturn/broker/metrics"
 	"tensorturn/broker/webhook"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
@@ -57,6 +58,7 @@ type hubProcess struct {
 	source    *feed.Source
 	publisher *feed.Publisher
 	hooks     *webhook.Hooks
+	metrics   *metrics.Metrics
 	stops     []func() error
 }
 
@@ -228,7 +230,7 @@ func (h *hubProcess) frontConfig() gateway.Config {
 	})
 	return gateway.Config{
 		Hub: h.service, Views: h.views, Log: h.store.Log, Blobs: h.store.Blobs, Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
-		Events: h.source, Observers: h, Webhooks: h.hooks,
+		Events: h.source, Observers: h, Webhooks: h.hooks, Metrics: h.metrics.Handler(),
 		Websocket: h.broker.WebsocketAddr(), PublicURL: h.url, CA: h.keys.CA(), Pin: h.keys.Pin(),
 		HeadKey: h.keys.Head().Public().(ed25519.PublicKey), Binary: binary, Version: version, Now: time.Now, NewID: newID, Logger: h.opts.logger,
 	}

@@ -42,6 +42,7 @@ var rules = []rule{
 	{"broker/jetstream", []string{"domain", "broker", "broker/jetstream"}, []string{"github.com/nats-io/nats-server"}, "an adapter is handed its connection"},
 	{"broker/hub", []string{"domain", "projections", "broker", "broker/wire", "broker/hub", "broker/identity"}, []string{"net/http", "github.com/nats-io/nats-server"}, "the one writer; the front is the gateway's"},
 	{"broker/feed", []string{"domain", "projections", "broker", "broker/feed"}, []string{"net", "os", "github.com/nats-io"}, "the publisher knows ports, not stores"},
+	{"broker/metrics", []string{"domain", "broker/metrics"}, []string{"github.com/nats-io", "os"}, "it counts events and is asked over HTTP"},
 	{"broker/webhook", []string{"domain", "projections", "broker/feed", "broker/webhook"}, []string{"github.com/nats-io"}, "it reads events from the source and sends them over HTTP"},
 	{"broker/gateway", []string{"domain", "projections", "broker", "broker/feed", "broker/webhook", "broker/hub", "broker/wire", "broker/identity", "broker/gateway"}, []string{"github.com/nats-io/nats-server"}, "the front hands on and decides nothing"},
 	{"agent/trainer", []string{"domain", "agent/trainer"}, []string{"net", "github.com/nats-io"}, "trainers know no hub"},

@@ -1,0 +1,45 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// gauge describes a gauge that is made at every scrape.
+func gauge(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("tensorturn_"+name, help, labels, nil)
+}
+
+// Describe implements prometheus.Collector. It tells nothing: which gauges there are is known when the views can be read.
+func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector: the gauges.
+func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	g := m.read()
+	send := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	each(g.Machines, gauge("agents", "Machines by standing.", "state"), send)
+	each(g.Slots, gauge("units", "Slots by what they do: idle, or the unit of their lease.", "state"), send)
+	each(g.Runs, gauge("runs", "Runs by phase.", "phase"), send)
+	send(gauge("log_verified_sequence", "Newest sequence of the log whose chain holds."), float64(g.Log))
+	lag := gauge("view_lag_events", "Events that a view has not seen yet.", "view")
+	send(lag, behind(g.Log, g.Views), "views")
+	send(lag, behind(g.Log, g.Feed), "feed")
+	send(gauge("observers", "Observers that may read events."), float64(g.Observers))
+}
+
+func behind(log, seen uint64) float64 {
+	if seen >= log {
+		return 0
+	}
+	return float64(log - seen)
+}
+
+func each[K ~string](values map[K]int, d *prometheus.Desc, send func(*prometheus.Desc, float64, ...string)) {
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		send(d, float64(values[k]), string(k))
+	}
+}

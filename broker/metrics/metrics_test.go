@@ -1,0 +1,96 @@
+package metrics_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"tensorturn/broker/metrics"
+	"tensorturn/domain"
+	"tensorturn/domain/event"
+	"tensorturn/domain/machine"
+	"tensorturn/domain/run"
+)
+
+func scrape(t *testing.T, m *metrics.Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func example() *metrics.Metrics {
+	return metrics.New("v1", func() metrics.Gauges {
+		return metrics.Gauges{Machines: map[machine.Standing]int{machine.Online: 2, machine.Lost: 1}, Slots: map[string]int{"idle": 1, "train": 2},
+			Runs: map[run.Phase]int{run.PhaseCompleted: 3}, Log: 12, Views: 12, Feed: 10, Observers: 1}
+	})
+}
+
+// story is a round of one slot, one second an event.
+func story() []event.Envelope {
+	var es []event.Envelope
+	for i, d := range []event.Data{
+		&run.RoundOpened{Round: 1}, &run.LeaseGranted{Slot: "m/0", Unit: run.UnitTrain}, &run.ChunksStolen{Chunks: []domain.ChunkID{1, 2}},
+		&run.ContributionRefused{Why: run.RefusedNorm}, &run.ContributionAccepted{Samples: 640}, &run.LeaseReleased{Slot: "m/0"},
+		&run.LeaseGranted{Slot: "m/0", Unit: run.UnitTrain}, &run.LeaseExpired{Slot: "m/0"}, &run.RoundMerged{Round: 1},
+	} {
+		es = append(es, event.Envelope{Seq: uint64(i + 1), Kind: event.KindRun, Agg: "r-1", Time: time.Unix(int64(i), 0), Data: d})
+	}
+	return es
+}
+
+func TestMetricsCountWhatHappens(t *testing.T) {
+	m := example()
+	m.Note(story()[:2]) // the log's past: not counted, but under way
+	m.GoLive()
+	m.Note(story()[2:])
+	got := scrape(t, m)
+	for _, want := range []string{
+		`tensorturn_events_appended_total 7`, `tensorturn_steals_total 1`, `tensorturn_stolen_chunks_total 2`, `tensorturn_leases_expired_total 1`,
+		`tensorturn_samples_counted_total 640`, `tensorturn_contributions_refused_total{reason="norm"} 1`, `tensorturn_round_duration_seconds_sum 8`,
+		`tensorturn_unit_duration_seconds_sum{unit="train"} 5`, `tensorturn_agents{state="online"} 2`, `tensorturn_units{state="idle"} 1`,
+		`tensorturn_runs{phase="completed"} 3`, `tensorturn_log_verified_sequence 12`, `tensorturn_view_lag_events{view="feed"} 2`,
+		`tensorturn_view_lag_events{view="views"} 0`, `tensorturn_build_info{version="v1"} 1`, `tensorturn_observers 1`,
+	} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+}
+
+// TestMetricsAreClean is what promtool check metrics says.
+func TestMetricsAreClean(t *testing.T) {
+	m := example()
+	m.GoLive()
+	m.Note(story())
+	problems, err := promlint.New(strings.NewReader(scrape(t, m))).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// TestSeriesAreBounded: a thousand runs and machines make no more series than one.
+func TestSeriesAreBounded(t *testing.T) {
+	m := example()
+	m.GoLive()
+	m.Note(story())
+	one := strings.Count(scrape(t, m), "\n")
+	for i := range 1000 {
+		for _, e := range story() {
+			e.Agg = "r-" + time.Duration(i).String()
+			m.Note([]event.Envelope{e})
+		}
+	}
+	if many := strings.Count(scrape(t, m), "\n"); many != one {
+		t.Errorf("%d lines for a thousand runs, %d for one", many, one)
+	}
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"time"
+
+	"tensorturn/broker/metrics"
+	"tensorturn/domain/machine"
+	"tensorturn/domain/run"
+)
+
+// gauges reads for one scrape what the views know.
+func (h *hubProcess) gauges() metrics.Gauges {
+	g := metrics.Gauges{Machines: map[machine.Standing]int{}, Slots: map[string]int{}, Runs: map[run.Phase]int{}, Log: h.source.Position()}
+	g.Feed, _ = h.publisher.Status()
+	h.views.Engine.Read(func(position uint64) {
+		g.Views = position
+		for _, m := range h.views.Fleet.List() {
+			g.Machines[m.Standing]++
+			if m.Standing == machine.Revoked {
+				continue
+			}
+			for _, s := range m.Slots {
+				if s.Unit == "" {
+					g.Slots["idle"]++
+				} else {
+					g.Slots[string(s.Unit)]++
+				}
+			}
+		}
+		for _, r := range h.views.Runs.List() {
+			g.Runs[r.Phase]++
+		}
+		for _, o := range h.views.Observers.List() {
+			if o.Live(time.Now()) {
+				g.Observers++
+			}
+		}
+	})
+	return g
+}
