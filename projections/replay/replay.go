@@ -34,6 +34,8 @@ type Log struct {
 	rounds   []round
 	story    []timeline.Line
 	broken   error // the first failure; it stays
+	marks    []uint64
+	points   map[uint64]Point
 }
 
 // round is a merge as the log tells it.
@@ -50,7 +52,9 @@ func New(r *event.Registry, id domain.RunID) *Log {
 // Add takes the record at seq. An error names the first bad sequence (domain.KindIntegrity) and stays.
 func (l *Log) Add(seq uint64, data []byte) error {
 	if l.broken == nil {
-		l.broken = l.add(seq, data)
+		if l.broken = l.add(seq, data); l.broken == nil {
+			l.pass(seq)
+		}
 	}
 	return l.broken
 }
