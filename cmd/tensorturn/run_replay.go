@@ -14,6 +14,7 @@ import (
 
 func runReplay(a *app) *cobra.Command {
 	var verify bool
+	var at, diff uint64
 	c := &cobra.Command{Use: "replay RUN", Short: "tell a run from the log alone; --verify recomputes every merge bit for bit", Args: args("RUN"),
 		Long: "Reads the log from the hub, checks the hash chain here, and tells the run line by line. With --verify it fetches the\n" +
 			"stored deltas and weights and computes every merge again on this machine; one differing bit is exit code 9.",
@@ -27,8 +28,14 @@ func runReplay(a *app) *cobra.Command {
 				return err
 			}
 			l := replay.New(registry(), id)
+			if err := markPoints(l, at, diff); err != nil {
+				return err
+			}
 			if err := readRecords(c.Context(), cl, l); err != nil {
 				return err
+			}
+			if at > 0 {
+				return a.showPoint(l, at, diff)
 			}
 			if !verify {
 				return a.tell(l, id)
@@ -46,6 +53,8 @@ func runReplay(a *app) *cobra.Command {
 			}
 			return nil
 		}}
+	c.Flags().Uint64Var(&at, "at", 0, "show the run as it stood behind this sequence of the log")
+	c.Flags().Uint64Var(&diff, "diff", 0, "with --at: what changed from there to this sequence")
 	c.Flags().BoolVar(&verify, "verify", false, "recompute every merge from the stored deltas")
 	return c
 }
