@@ -65,7 +65,7 @@ func (c *Core) rebuild(ctx context.Context, tell func([]event.Envelope)) error {
 
 func readOnlyBecause(err error) error {
 	return &domain.Error{Kind: domain.KindIntegrity, Op: "the hub is read-only", Why: "its log is not to be trusted", Err: err,
-		Next: "stop the hub, run `tensorturn log verify`, and restore the log from a backup"}
+		Next: "while it runs `tensorturn log verify` names the first bad record; then stop it and restore its folder from a backup"}
 }
 
 // fail notes that the fold is ahead of the log. A foreign writer ends all writing: two hubs on one log is the one
@@ -83,7 +83,7 @@ func (c *Core) fail(b *batch, err error) {
 	}
 	if foreignWriter(err) && c.readOnly == nil {
 		c.readOnly = &domain.Error{Kind: domain.KindIntegrity, Op: "the hub is read-only", Why: "another writer appended to its log", Err: err,
-			Next: "stop all hubs on this log, run `tensorturn log verify`, and start one of them"}
+			Next: "stop all hubs on this log, start one of them, and check it with `tensorturn log verify`"}
 	}
 }
 

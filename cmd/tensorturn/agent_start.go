@@ -50,7 +50,7 @@ func (a *app) serveAgent(ctx context.Context, o agentOptions) error {
 		return err
 	}
 	defer p.stop()
-	a.say("machine %s works for %s with %d slot(s)", p.keys.Machine, p.keys.Hub, o.slots)
+	a.say("machine %s works for %s with %s", p.keys.Machine, p.keys.Hub, count(o.slots, "slot"))
 	began := time.Now()
 	select {
 	case <-p.agent.Done():
@@ -58,7 +58,11 @@ func (a *app) serveAgent(ctx context.Context, o agentOptions) error {
 		return err
 	case <-ctx.Done():
 		began = time.Now()
-		a.say("stopping: contributing what is trained; a second signal ends at once")
+		if p.leaf.Connected() {
+			a.say("stopping: contributing what is trained; a second signal ends at once")
+		} else {
+			a.say("stopping: the hub does not answer; what is trained is kept for it, waiting up to %s; a second signal ends at once", short(o.stopLimit))
+		}
 		p.agent.Drain()
 		<-p.agent.Done()
 	}

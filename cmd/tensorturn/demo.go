@@ -137,7 +137,7 @@ func demoSummary(r runs.Run, v replay.Report, took time.Duration) demoResult {
 func (a *app) showDemo(d demoResult) {
 	a.print("held-out   accuracy %.4f on %d stratified rows that no machine trained on, loss %.4f", d.Accuracy, d.Heldout, d.Loss)
 	a.print("ledger     %d of %d samples counted, each once, although a machine was killed", d.Counted, d.Expected)
-	a.print("scheduler  %d steals moved %d chunks, %d chunks were requeued, %d lease(s) expired", d.Steals, d.Stolen, d.Requeued, d.Expired)
+	a.print("scheduler  %s moved %s, %d requeued; %s expired", count(d.Steals, "steal"), count(d.Stolen, "chunk"), d.Requeued, count(d.Expired, "lease"))
 	a.print("replay     %s: %d of %d merges recomputed from %d records of the log", d.Replay, d.Recomputed, d.Rounds, d.Records)
 	a.print("")
 	a.slotTable(runs.Run{Slots: d.Slots, Ledger: runs.Ledger{Counted: d.Counted}, Spec: demoSpec()})

@@ -71,7 +71,8 @@ func (a *app) greet(ctx context.Context, h *hubProcess) error {
 	a.say("hub %s is up, log at %s", h.url, filepath.Join(h.opts.dir, "store"))
 	if h.readOnly != nil {
 		a.say("%v", h.readOnly)
-		a.say("reads go on; see: tensorturn log verify --context %s", h.contextFile())
+		a.say("reads go on while it runs, and so does the check that names the first bad record: tensorturn log verify --context %s", h.contextFile())
+		a.say("then stop it and restore its folder from a backup")
 		return nil
 	}
 	if !h.created {

@@ -30,8 +30,8 @@ func machineList(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var ms []fleet.Machine
-			if err := cl.call(c.Context(), http.MethodGet, "/api/v1/machines", nil, &ms); err != nil {
+			ms, err := cl.machines(c.Context())
+			if err != nil {
 				return err
 			}
 			if a.json {
@@ -44,6 +44,12 @@ func machineList(a *app) *cobra.Command {
 			a.table([]string{"NAME", "MACHINE", "STATE", "SLOTS", "SINCE"}, rows)
 			return nil
 		}}
+}
+
+func (c *client) machines(ctx context.Context) ([]fleet.Machine, error) {
+	var ms []fleet.Machine
+	err := c.call(ctx, http.MethodGet, "/api/v1/machines", nil, &ms)
+	return ms, err
 }
 
 func standing(m fleet.Machine) string {

@@ -22,8 +22,7 @@ func execute() int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	t := newTerminal(os.Stdin, os.Stdout, os.Stderr)
-	cmd := newRoot(t)
-	err := cmd.ExecuteContext(ctx)
+	err := (&app{terminal: t}).execute(ctx)
 	if err != nil && errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return exitInterrupted
 	}

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 
@@ -29,12 +29,12 @@ func modelExport(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := cl.run(c.Context(), url.PathEscape(got[0]))
+			r, err := cl.run(c.Context(), got[0])
 			if err != nil {
 				return err
 			}
-			if r.Model == "" {
-				return domain.Conflict("export model of "+got[0], "the run has no weights yet", "wait for its first round: tensorturn run watch "+got[0])
+			if r.Rounds.Merged == 0 {
+				return nothingTrained(r)
 			}
 			card, err := exportModel(c.Context(), cl, r, got[1])
 			if err != nil {
@@ -43,9 +43,25 @@ func modelExport(a *app) *cobra.Command {
 			if a.json {
 				return a.object(card)
 			}
-			a.say("wrote model.safetensors (%d parameters), config.json and tensorturn.json to %s", r.Params, got[1])
+			a.say("wrote model.safetensors (%s), config.json and tensorturn.json to %s", count(r.Params, "parameter"), got[1])
 			return nil
 		}}
+}
+
+// nothingTrained says why a run has no model to take out.
+func nothingTrained(r runs.Run) error {
+	op := "export model of " + string(r.ID)
+	if r.Phase.Ended() {
+		return domain.Conflict(op, fmt.Sprintf("the run %s before its first merge: %s", ended(r.Phase), cmpOr(r.Reason, "no reason is given")), "see: tensorturn run replay "+string(r.ID))
+	}
+	return domain.Conflict(op, "no round is merged yet", "wait for the first: tensorturn run watch "+string(r.ID))
+}
+
+func ended(p run.Phase) string {
+	if p == run.PhaseCancelled {
+		return "was cancelled"
+	}
+	return string(p)
 }
 
 // card is tensorturn.json: where the weights come from, so that they can be traced and replayed.

@@ -15,6 +15,7 @@ import (
 	"tensorturn/broker/gateway"
 	"tensorturn/broker/identity"
 	"tensorturn/domain"
+	"tensorturn/domain/pool"
 	"tensorturn/projections/observers"
 )
 
@@ -38,6 +39,9 @@ func credentialCreate(a *app) *cobra.Command {
 				return domain.Invalid("create credential", fmt.Sprintf("there is no role %q", domain.Clip(role, 40)), "give --role observer")
 			}
 			if err := parseFrom(from, &in); err != nil {
+				return err
+			}
+			if err := checkLife("create credential", expires, pool.MaxObserverLife); err != nil {
 				return err
 			}
 			in.Seconds = int64(expires / time.Second)

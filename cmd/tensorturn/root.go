@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -12,10 +13,22 @@ import (
 type app struct {
 	*terminal
 	context string // path of operator.json
+	verbose bool   // watching prints every event
+	stream  bool   // watching prints every update as JSON
+	refused error  // help was asked for a command that does not exist
 }
 
-func newRoot(t *terminal) *cobra.Command {
-	a := &app{terminal: t}
+// execute runs the command line.
+func (a *app) execute(ctx context.Context) error {
+	err := newRoot(a).ExecuteContext(ctx)
+	if err == nil {
+		err = a.refused
+	}
+	return err
+}
+
+func newRoot(a *app) *cobra.Command {
+	t := a.terminal
 	root := &cobra.Command{
 		Use:           "tensorturn",
 		Short:         "train one model on all the machines you own",
@@ -30,12 +43,21 @@ func newRoot(t *terminal) *cobra.Command {
 		return domain.Invalid(c.CommandPath(), err.Error(), "see: "+c.CommandPath()+" --help")
 	})
 	f := root.PersistentFlags()
-	f.BoolVar(&t.json, "json", false, "print one JSON object on standard output")
+	f.BoolVar(&t.json, "json", false, "print JSON on standard output: one object, or one line each for streams")
 	f.BoolVarP(&t.quiet, "quiet", "q", false, "say nothing on standard error but errors")
 	f.StringVar(&a.context, "context", contextPath(), "operator.json of the hub (or TENSORTURN_CONTEXT)")
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, got []string) {
+		if c.HasSubCommands() && c.Flags().Parsed() { // "nonsense --help" is as wrong as "nonsense"
+			if a.refused = noSuchCommand(c, c.Flags().Args()); a.refused != nil {
+				return
+			}
+		}
+		help(c, got)
+	})
 	root.AddCommand(
 		hubCommand(a), agentCommand(a), tokenCommand(a), credentialCommand(a), machineCommand(a),
-		runCommand(a), eventsCommand(a), webhookCommand(a), logCommand(a), modelCommand(a), demoCommand(a),
+		runCommand(a), eventsCommand(a), webhookCommand(a), logCommand(a), modelCommand(a), demoCommand(a), versionCommand(a),
 	)
 	return root
 }

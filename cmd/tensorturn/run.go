@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tensorturn/broker/gateway"
-	"tensorturn/domain/run"
 	"tensorturn/projections/runs"
 )
 
@@ -39,10 +38,14 @@ func runList(a *app) *cobra.Command {
 			}
 			rows := [][]string{}
 			for _, r := range rs {
+				accuracy := "-"
+				if n := len(r.Evaluations); n > 0 {
+					accuracy = fmt.Sprintf("%.4f", r.Evaluations[n-1].Accuracy)
+				}
 				rows = append(rows, []string{string(r.ID), r.Name, phase(r), percent(r.Ledger.Counted, r.Ledger.Expected),
-					fmt.Sprintf("%d/%d", r.Rounds.Merged, r.Rounds.Planned), r.Submitted.Format(time.RFC3339)})
+					fmt.Sprintf("%d/%d", r.Rounds.Merged, r.Rounds.Planned), accuracy, r.Submitted.Format(time.RFC3339)})
 			}
-			a.table([]string{"RUN", "NAME", "PHASE", "COUNTED", "ROUNDS", "SUBMITTED"}, rows)
+			a.table([]string{"RUN", "NAME", "PHASE", "COUNTED", "ROUNDS", "ACCURACY", "SUBMITTED"}, rows)
 			return nil
 		}}
 }
@@ -63,68 +66,6 @@ func (c *client) run(ctx context.Context, id string) (runs.Run, error) {
 	var r runs.Run
 	err := c.call(ctx, http.MethodGet, "/api/v1/runs/"+url.PathEscape(id), nil, &r)
 	return r, err
-}
-
-func runShow(a *app) *cobra.Command {
-	return &cobra.Command{Use: "show RUN", Short: "show a run: progress, who did what, and every setting in force", Args: args("RUN"),
-		RunE: func(c *cobra.Command, got []string) error {
-			cl, err := a.client()
-			if err != nil {
-				return err
-			}
-			r, err := cl.run(c.Context(), got[0])
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.object(r)
-			}
-			a.showRun(r)
-			return nil
-		}}
-}
-
-func (a *app) showRun(r runs.Run) {
-	rows := [][]string{{"run", string(r.ID)}, {"name", r.Name}, {"phase", phase(r)}}
-	for _, why := range []string{r.Paused, r.Reason} {
-		if why != "" {
-			rows = append(rows, []string{"reason", why})
-		}
-	}
-	rows = append(rows,
-		[]string{"ledger", fmt.Sprintf("%d of %d samples counted (%s)", r.Ledger.Counted, r.Ledger.Expected, percent(r.Ledger.Counted, r.Ledger.Expected))},
-		[]string{"rounds", fmt.Sprintf("%d of %d merged", r.Rounds.Merged, r.Rounds.Planned)})
-	if r.Rounds.Open > 0 {
-		rows = append(rows, []string{"open round", fmt.Sprintf("%d: %d of %d chunks counted", r.Rounds.Open, r.Rounds.Counted, r.Rounds.Chunks)})
-	}
-	rows = append(rows, []string{"model", r.Model.Short()}, []string{"parameters", itoa(r.Params)},
-		[]string{"steals", fmt.Sprintf("%d (%d chunks)", r.Totals.Steals, r.Totals.Stolen)},
-		[]string{"requeued chunks", itoa(r.Totals.Requeued)}, []string{"refused contributions", itoa(r.Totals.Refused)})
-	if e := r.Evaluations; len(e) > 0 {
-		last := e[len(e)-1]
-		rows = append(rows, []string{"held-out", fmt.Sprintf("accuracy %.4f, loss %.4f on %d samples after round %d", last.Accuracy, last.Loss, last.Samples, last.Round)})
-	} else if r.Phase == run.PhaseCompleted {
-		rows = append(rows, []string{"held-out", "not evaluated"})
-	}
-	a.table([]string{"FIELD", "VALUE"}, rows)
-	a.print("")
-	a.slotTable(r)
-	a.print("")
-	a.table([]string{"SETTING", "IN FORCE"}, settings(r.Spec))
-}
-
-// slotTable says who did what.
-func (a *app) slotTable(r runs.Run) {
-	rows := [][]string{}
-	for _, s := range r.Slots {
-		speed := "-"
-		if s.Seconds > 0 && s.Chunks > 0 {
-			speed = fmt.Sprintf("%.0f/s", float64(s.Chunks)*float64(r.Spec.Chunk)/s.Seconds)
-		}
-		rows = append(rows, []string{string(s.Slot), string(s.Lease), itoa(s.Chunks), itoa(s.Samples), percent(s.Samples, r.Ledger.Counted), speed,
-			itoa(s.Contributions), itoa(s.Stole), itoa(s.Lost), itoa(s.Requeued), itoa(s.Refused)})
-	}
-	a.table([]string{"SLOT", "LEASE", "TRAINED", "COUNTED", "SHARE", "SPEED", "DELTAS", "STOLE", "STOLEN FROM", "REQUEUED", "REFUSED"}, rows)
 }
 
 func runVerb(a *app, verb, help string) *cobra.Command {

@@ -23,7 +23,7 @@ func runReplay(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			id, err := domain.ParseID[domain.RunID]("run", got[0])
+			id, err := cl.runID(c.Context(), got[0])
 			if err != nil {
 				return err
 			}
@@ -57,6 +57,15 @@ func runReplay(a *app) *cobra.Command {
 	c.Flags().Uint64Var(&diff, "diff", 0, "with --at: what changed from there to this sequence")
 	c.Flags().BoolVar(&verify, "verify", false, "recompute every merge from the stored deltas")
 	return c
+}
+
+// runID finds the run of an id, name or beginning of an id. One that the hub does not show may still be in its log.
+func (c *client) runID(ctx context.Context, key string) (domain.RunID, error) {
+	r, err := c.run(ctx, key)
+	if domain.KindOf(err) == domain.KindNotFound {
+		return domain.ParseID[domain.RunID]("run", key)
+	}
+	return r.ID, err
 }
 
 // tell prints the story.

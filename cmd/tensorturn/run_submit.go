@@ -37,6 +37,11 @@ func runSubmit(a *app) *cobra.Command {
 				return err
 			}
 			if watch {
+				if a.json { // the run itself follows at its end
+					a.say("run %s", r.ID)
+				} else {
+					a.print("%s", r.ID)
+				}
 				return a.watch(c.Context(), cl, r.ID)
 			}
 			if a.json {
@@ -47,6 +52,7 @@ func runSubmit(a *app) *cobra.Command {
 			return nil
 		}}
 	c.Flags().BoolVar(&watch, "watch", false, "follow the run until it ends")
+	watchFlags(a, c)
 	c.Flags().StringVar(&id, "id", "", "the run's id; submitting again under one id is safe")
 	return c
 }
@@ -57,7 +63,42 @@ func (a *app) submit(ctx context.Context, cl *client, id string, spec run.Spec) 
 	if err != nil {
 		return runs.Run{}, err
 	}
+	for _, w := range doubts(data) {
+		a.say("warning: %s", w)
+	}
 	return a.start(ctx, cl, id, spec, data)
+}
+
+// fewHeldout is the number of held-out samples below which an accuracy is a guess: of 30, one sample is three points.
+const fewHeldout = 30
+
+// doubts are what makes the result of a run worth little, although it can be trained.
+func doubts(d run.Dataset) []string {
+	switch {
+	case d.Heldout == 0:
+		return []string{"nothing is held out: the run will end without being evaluated"}
+	case d.Heldout < fewHeldout:
+		return []string{fmt.Sprintf("only %s held out: one more right or wrong moves the accuracy by %.0f points", isAre(d.Heldout, "sample"), 100/float64(d.Heldout))}
+	}
+	return nil
+}
+
+// lonely are the classes with a single row, in order: it is trained on, and no accuracy ever speaks of it.
+func lonely(t *dataset.Table) []string {
+	rows := make([]int, len(t.Classes))
+	for _, l := range t.Labels {
+		rows[l]++
+	}
+	var names []string
+	for c, n := range rows {
+		if n == 1 {
+			names = append(names, fmt.Sprintf("%q", domain.Clip(t.Classes[c], 40)))
+		}
+	}
+	if more := len(names) - maxTroubles; more > 0 {
+		names = append(names[:maxTroubles], fmt.Sprintf("and %d more", more))
+	}
+	return names
 }
 
 // start starts a run on a data set that is stored.
@@ -77,6 +118,10 @@ func (a *app) upload(ctx context.Context, cl *client, spec *run.Spec) (run.Datas
 	}
 	if spec.Data.Path == "" {
 		return run.Dataset{}, domain.Invalid("submit run", "data.path is missing", "name the CSV file in the spec")
+	}
+	var err error
+	if *spec, err = run.Defaults(*spec); err != nil { // before the file: what is wrong with the spec is not the data's fault
+		return run.Dataset{}, err
 	}
 	f, err := os.Open(spec.Data.Path)
 	if err != nil {
@@ -111,8 +156,11 @@ func (a *app) pack(ctx context.Context, cl *client, spec *run.Spec, r io.Reader)
 		return run.Dataset{}, err
 	}
 	data := facts.Run(id)
-	a.say("packed %s: %d rows to train on, %d held out (%.0f %%, stratified, seed %d), %d features, %d classes; sent %d bytes",
-		strings.TrimSpace(spec.Data.Path), data.Samples, data.Heldout, 100*spec.Data.Holdout, spec.Seed, data.Features, data.Classes, sent)
+	a.say("packed %s: %s to train on, %d held out (%.0f %%, stratified, seed %d), %s, %d classes; sent %s",
+		strings.TrimSpace(spec.Data.Path), count(data.Samples, "row"), data.Heldout, 100*spec.Data.Holdout, spec.Seed, count(data.Features, "feature"), data.Classes, count(sent, "byte"))
+	if names := lonely(table); len(names) > 0 {
+		a.say("warning: one row alone has the label %s: it is trained on and never measured", strings.Join(names, ", "))
+	}
 	return data, nil
 }
 
@@ -132,7 +180,7 @@ func (a *app) packCode(ctx context.Context, cl *client, spec *run.Spec) (run.Dat
 	if err != nil {
 		return run.Dataset{}, err
 	}
-	a.say("packed %s: %d files, %d bytes of code; sent %d bytes", spec.Code, facts.Files, facts.Bytes, sent)
+	a.say("packed %s: %s, %s of code; sent %s", spec.Code, count(facts.Files, "file"), count(facts.Bytes, "byte"), count(sent, "byte"))
 	return run.ProcessData(*spec, id), nil
 }
 

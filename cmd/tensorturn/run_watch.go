@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,14 +16,32 @@ import (
 )
 
 func runWatch(a *app) *cobra.Command {
-	return &cobra.Command{Use: "watch RUN", Short: "follow a run until it ends: a progress bar on a terminal, plain lines elsewhere", Args: args("RUN"),
+	c := &cobra.Command{Use: "watch RUN", Short: "follow a run until it ends: a progress bar on a terminal, plain lines elsewhere", Args: args("RUN"),
+		Long: "Follows a run until it ends. Above the progress stand merges, measurements and trouble; --verbose adds everything else.\n" +
+			"With --json the run is printed once, at its end; with --json --stream once for each update, one line each, the end last.",
 		RunE: func(c *cobra.Command, got []string) error {
+			if a.stream && !a.json {
+				return domain.Invalid("watch run", "--stream says how JSON is printed", "give --json --stream")
+			}
 			cl, err := a.client()
 			if err != nil {
 				return err
 			}
-			return a.watch(c.Context(), cl, domain.RunID(got[0]))
+			id := domain.RunID(got[0])
+			if r, err := cl.run(c.Context(), got[0]); err == nil {
+				id = r.ID // a name may become another run's, too
+			} else if domain.KindOf(err) != domain.KindUnavailable {
+				return err
+			}
+			return a.watch(c.Context(), cl, id)
 		}}
+	watchFlags(a, c)
+	c.Flags().BoolVar(&a.stream, "stream", false, "with --json: one line for each update")
+	return c
+}
+
+func watchFlags(a *app, c *cobra.Command) {
+	c.Flags().BoolVarP(&a.verbose, "verbose", "v", false, "print every event while watching")
 }
 
 // watch follows the run to its end. A hub that goes away for a while is waited for: the run goes on without the screen.
@@ -33,7 +50,7 @@ func (a *app) watch(ctx context.Context, cl *client, id domain.RunID) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
+	if a.json && !a.stream {
 		if err := a.object(r); err != nil {
 			return err
 		}
@@ -44,6 +61,8 @@ func (a *app) watch(ctx context.Context, cl *client, id domain.RunID) error {
 	case run.PhaseCancelled:
 		return withExit(exitRunFailed, domain.Conflict("run "+string(id), "it was cancelled: "+r.Reason, ""))
 	}
+	a.say("take the model out with: tensorturn model export %s DIR", id)
+	a.say("compute every merge again with: tensorturn run replay %s --verify", id)
 	if !r.Evaluated {
 		return withExit(exitDegraded, domain.Conflict("run "+string(id), "it completed, but could not be evaluated", "see: tensorturn run replay "+string(id)))
 	}
@@ -59,7 +78,7 @@ const (
 func (a *app) follow(ctx context.Context, cl *client, id domain.RunID) (runs.Run, error) {
 	bar := newBar(a.terminal)
 	defer bar.done()
-	after, silent := uint64(0), time.Duration(0)
+	after, silent, pool := uint64(0), time.Duration(0), watchedPool{}
 	for {
 		r, lines, err := cl.poll(ctx, id, after)
 		if domain.KindOf(err) == domain.KindUnavailable && silent < watchLimit {
@@ -75,22 +94,60 @@ func (a *app) follow(ctx context.Context, cl *client, id domain.RunID) (runs.Run
 		}
 		after, silent = lines.Last, 0
 		for _, l := range lines.Lines {
-			if quietFacts[l.Name] {
-				continue
+			if a.verbose || loudFacts[l.Name] {
+				bar.line(fmt.Sprintf("%s  %s", l.Time.Format("15:04:05"), l.Text))
 			}
-			bar.line(fmt.Sprintf("%s  %s", l.Time.Format("15:04:05"), l.Text))
+		}
+		if news := pool.look(ctx, cl, r); news != "" {
+			bar.line(fmt.Sprintf("%s  %s", time.Now().Format("15:04:05"), news))
 		}
 		bar.show(r)
+		if a.stream {
+			if err := a.line(r); err != nil {
+				return r, err
+			}
+		}
 		if r.Phase.Ended() {
 			return r, nil
 		}
 	}
 }
 
-// quietFacts happen many times a second; the bar shows them as movement.
-var quietFacts = map[string]bool{
-	run.NameChunkTrained: true, run.NameChunksClaimed: true, run.NameLeaseGranted: true, run.NameLeaseReleased: true,
-	run.NameContributionRequested: true, run.NameShardAssigned: true, run.NameRoundOpened: true, run.NameRoundClosed: true,
+// loudFacts are printed above the bar: what moved the model, and trouble. The bar shows the rest as movement.
+var loudFacts = map[string]bool{
+	run.NameRoundMerged: true, run.NameEvaluated: true, run.NameCompleted: true,
+	run.NamePaused: true, run.NameResumed: true, run.NameCancelled: true, run.NameFailed: true,
+	run.NameLeaseExpired: true, run.NameTaskFailed: true, run.NameEvaluationFailed: true,
+	run.NameContributionRefused: true, run.NameContributionRevoked: true, run.NameRoundExtended: true,
+}
+
+// poolEvery spaces the looks at the machines while a run is watched.
+const poolEvery = 2 * time.Second
+
+// watchedPool asks now and then what the run waits for.
+type watchedPool struct {
+	asked time.Time
+	told  string
+}
+
+// look gives what the run waits for when that has changed. A pool that cannot be read is no news.
+func (p *watchedPool) look(ctx context.Context, cl *client, r runs.Run) string {
+	if r.Phase.Ended() || time.Since(p.asked) < poolEvery {
+		return ""
+	}
+	p.asked = time.Now()
+	ms, err := cl.machines(ctx)
+	if err != nil {
+		return ""
+	}
+	now := waits(r, ms)
+	news := now != p.told
+	if p.told = now; news && now == "" {
+		return "every machine works"
+	} else if news {
+		return now
+	}
+	return ""
 }
 
 // poll waits for news behind after, then reads the run.
@@ -114,62 +171,3 @@ func pause(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
-
-// bar is one redrawn line on a terminal, or a plain line every few seconds elsewhere.
-type bar struct {
-	t     *terminal
-	began time.Time
-	last  time.Time
-	drawn bool
-}
-
-// plainEvery spaces the lines where nothing can be redrawn.
-const plainEvery = 5 * time.Second
-
-func newBar(t *terminal) *bar { return &bar{t: t, began: time.Now()} }
-
-func (b *bar) clear() {
-	if b.drawn {
-		fmt.Fprint(b.t.err, "\r\x1b[K")
-		b.drawn = false
-	}
-}
-
-// line prints something that happened, above the bar.
-func (b *bar) line(s string) {
-	b.clear()
-	b.t.say("%s", clean(s))
-}
-
-func (b *bar) note(s string) {
-	if b.t.live && !b.t.quiet {
-		b.clear()
-		fmt.Fprint(b.t.err, s)
-		b.drawn = true
-	}
-}
-
-// show draws the run's progress.
-func (b *bar) show(r runs.Run) {
-	s := fmt.Sprintf("round %d/%d  %s of samples counted  loss %.3f  %s", max(r.Rounds.Open, r.Rounds.Merged), r.Rounds.Planned,
-		percent(r.Ledger.Counted, r.Ledger.Expected), r.Loss, phase(r))
-	switch {
-	case b.t.quiet:
-	case !b.t.live:
-		if time.Since(b.last) >= plainEvery || r.Phase.Ended() {
-			b.last = time.Now()
-			b.t.say("%s", s)
-		}
-	default:
-		room := max(b.t.width-len(s)-6, 4)
-		full := 0
-		if r.Ledger.Expected > 0 {
-			full = int(int64(room) * r.Ledger.Counted / r.Ledger.Expected)
-		}
-		b.clear()
-		fmt.Fprint(b.t.err, domain.Clip("["+strings.Repeat("=", full)+strings.Repeat(" ", room-full)+"] "+s, b.t.width-1))
-		b.drawn = true
-	}
-}
-
-func (b *bar) done() { b.clear() }

@@ -8,10 +8,20 @@ import (
 	"tensorturn/domain/run"
 )
 
-// settings lists every field of a resolved spec by its YAML name, so that no default is in force unseen.
+// settings lists every field of a resolved spec that has an effect, by its YAML name, so that no default is in force
+// unseen. Where a number stands for a rule the rule is told.
 func settings(s run.Spec) [][]string {
 	var rows [][]string
-	walkSettings("", reflect.ValueOf(s), func(name, value string) { rows = append(rows, []string{name, value}) })
+	words := inWords(s)
+	walkSettings("", reflect.ValueOf(s), func(name, value string) {
+		if !applies(s, name) {
+			return
+		}
+		if w, ok := words[name]; ok {
+			value = w
+		}
+		rows = append(rows, []string{name, value})
+	})
 	return rows
 }
 
@@ -31,4 +41,50 @@ func walkSettings(at string, v reflect.Value, emit func(name, value string)) {
 		tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
 		walkSettings(strings.TrimPrefix(at+"."+tag, "."), v.Field(i), emit)
 	}
+}
+
+// applies reports whether a setting has an effect with the run's trainer, optimizer and schedule.
+func applies(s run.Spec, name string) bool {
+	group, _, _ := strings.Cut(name, ".")
+	switch {
+	case name == "data.path", name == "data.label", name == "data.holdout", group == "model", group == "optimizer", group == "schedule":
+		if s.Trainer == run.Process {
+			return false
+		}
+	case group == "data", name == "command":
+		return s.Trainer == run.Process
+	case name == "python":
+		return s.Python != ""
+	case name == "code":
+		return s.Code != ""
+	}
+	switch name {
+	case "optimizer.beta1", "optimizer.beta2":
+		return s.Optimizer.Kind == run.OptimizerAdamW
+	case "schedule.warmup", "schedule.floor":
+		return s.Schedule.Kind == run.ScheduleCosine || s.Schedule.Warmup != 0 || s.Schedule.Floor != 0
+	}
+	return true
+}
+
+// inWords are the settings whose number is a rule.
+func inWords(s run.Spec) map[string]string {
+	w := map[string]string{}
+	say := func(yes bool, name, words string) {
+		if yes {
+			w[name] = words
+		}
+	}
+	say(s.Round.Deadline == 0, "round.deadline_seconds", "4 × the expected time of the round")
+	say(s.MaxChunksPerContribution == 0, "max_chunks_per_contribution", "no limit")
+	say(s.EvaluateEvery == 0, "evaluate_every", "the final model only")
+	say(s.KeepEvery == 1, "keep_every", "every round")
+	say(s.KeepEvery > 1, "keep_every", fmt.Sprintf("every %d rounds, and the last three", s.KeepEvery))
+	say(s.Optimizer.Clip < 0, "optimizer.clip", "off")
+	say(s.Schedule.Warmup < 0, "schedule.warmup", "off")
+	say(s.Schedule.Floor < 0, "schedule.floor", "0")
+	say(s.Data.Heldout == 0, "data.heldout", "none: the script does not evaluate")
+	say(s.Data.Features == 0, "data.features", "not said")
+	say(s.Data.Classes == 0, "data.classes", "not said")
+	return w
 }

@@ -74,13 +74,14 @@ func parseSpec(name string, b []byte) (run.Spec, error) {
 	return spec, nil
 }
 
-// knownKeys walks the document beside the type and stops at the first key that the type does not have.
+// knownKeys walks the document beside the type and stops at the first key that the type does not have, or whose value is
+// of another kind.
 func knownKeys(op, at string, n *yaml.Node, t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct {
-		return nil
+		return rightKind(op, at, n, t)
 	}
 	if n.Kind != yaml.MappingNode {
 		return domain.Invalid(op, fmt.Sprintf("line %d: %s must be a mapping", n.Line, cmpOr(at, "the document")), "write it as key: value lines")
@@ -107,6 +108,45 @@ func knownKeys(op, at string, n *yaml.Node, t reflect.Type) error {
 		}
 	}
 	return nil
+}
+
+// rightKind refuses a value that is not of the field's type, and names the key, the value and what is wanted.
+func rightKind(op, path string, n *yaml.Node, t reflect.Type) error {
+	if n.Decode(reflect.New(t).Interface()) == nil {
+		return nil
+	}
+	value := domain.Clip(fmt.Sprintf("%q", n.Value), 40)
+	switch n.Kind {
+	case yaml.MappingNode:
+		value = "a mapping"
+	case yaml.SequenceNode:
+		value = "a list"
+		for _, e := range n.Content {
+			if t.Kind() == reflect.Slice && e.Decode(reflect.New(t.Elem()).Interface()) != nil {
+				value = "a list with " + domain.Clip(fmt.Sprintf("%q", e.Value), 40)
+				break
+			}
+		}
+	}
+	return domain.Invalid(op, fmt.Sprintf("line %d: %s is %s, which is not %s", n.Line, path, value, wanted(t)), "set "+path+" to "+wanted(t))
+}
+
+// wanted names a type for people.
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Uint64:
+		return "a whole number from 0"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Int {
+			return "a list of whole numbers"
+		}
+		return "a list of words"
+	}
+	return "a text"
 }
 
 // nearest is the known key with the smallest edit distance, the first in alphabetical order of equals.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -22,6 +23,36 @@ func (t *terminal) table(head []string, rows [][]string) {
 }
 
 func itoa[T ~int | ~int64 | ~uint64](n T) string { return strconv.FormatInt(int64(n), 10) }
+
+// count renders a number of things: "1 chunk", "2 chunks".
+func count[T ~int | ~int64](n T, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return itoa(n) + " " + thing + "s"
+}
+
+// isAre renders a number of things with its verb: "1 sample is", "2 samples are".
+func isAre(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing + " is"
+	}
+	return count(n, thing) + " are"
+}
+
+// significant renders a figure with three digits that count, without an exponent where people can do without.
+func significant(x float64) string {
+	switch abs := math.Abs(x); {
+	case x == 0:
+		return "0"
+	case abs >= 1e6 || abs < 1e-3:
+		return fmt.Sprintf("%.2e", x)
+	case abs >= 100:
+		return fmt.Sprintf("%.0f", x)
+	default:
+		return strconv.FormatFloat(x, 'f', 2-int(math.Floor(math.Log10(abs))), 64)
+	}
+}
 
 // short renders a duration for people: 950ms, 12.3s, 4m5s, 3h2m.
 func short(d time.Duration) string {

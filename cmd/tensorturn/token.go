@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"tensorturn/broker/gateway"
 	"tensorturn/domain"
+	"tensorturn/domain/pool"
 	"tensorturn/projections/fleet"
 )
 
@@ -22,6 +24,12 @@ func tokenCreate(a *app) *cobra.Command {
 		Use: "create", Short: "print a join token once", Args: args(),
 		Long: "Prints a join token once; the hub keeps only its SHA-256. The token carries the hub's CA pin and a checksum.",
 		RunE: func(c *cobra.Command, _ []string) error {
+			if uses < 1 || uses > maxTokenUses {
+				return domain.Invalid("create token", fmt.Sprintf("--uses is %d", uses), fmt.Sprintf("give 1 to %d", maxTokenUses))
+			}
+			if err := checkLife("create token", expires, pool.MaxTokenLife); err != nil {
+				return err
+			}
 			cl, err := a.client()
 			if err != nil {
 				return err
@@ -36,13 +44,24 @@ func tokenCreate(a *app) *cobra.Command {
 			}
 			a.print("%s", t.Token)
 			a.say("on the machine that joins: %s", t.Join)
-			a.say("valid for %d use(s) until %s", t.Uses, t.Expires.Format(time.RFC3339))
+			a.say("valid for %s until %s", count(t.Uses, "use"), t.Expires.Format(time.RFC3339))
 			return nil
 		},
 	}
 	c.Flags().IntVar(&uses, "uses", 1, "machines it may join")
 	c.Flags().DurationVar(&expires, "expires", 24*time.Hour, "how long it is valid, at most 720h")
 	return c
+}
+
+// maxTokenUses is the hub's limit: a pool has no more machines.
+const maxTokenUses = domain.MaxMachines
+
+// checkLife refuses an --expires that the hub would refuse, in the words of the flag.
+func checkLife(op string, life, limit time.Duration) error {
+	if life >= time.Second && life <= limit {
+		return nil
+	}
+	return domain.Invalid(op, "--expires is "+life.String(), fmt.Sprintf("give 1s to %.0fh", limit.Hours()))
 }
 
 func tokenList(a *app) *cobra.Command {

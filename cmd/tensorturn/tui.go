@@ -14,7 +14,8 @@ import (
 )
 
 // The rules of output: data goes to standard output and nothing else does; talk, progress and errors go to standard
-// error in lower case without a full stop; --json prints one object on standard output and is a contract.
+// error in lower case without a full stop; --json prints one object on standard output (streams: one line each) and is a
+// contract.
 
 // Exit codes, the table that --help shows.
 const (
@@ -52,22 +53,21 @@ func withExit(code int, err error) error { return &exitError{code: code, err: er
 type terminal struct {
 	in       *os.File
 	out, err io.Writer
-	live     bool // standard error is a terminal that can redraw a line
-	width    int
+	live     bool       // standard error is a terminal that can redraw a line
+	size     func() int // its columns now: people change their windows
 	json     bool
 	quiet    bool
 }
 
 func newTerminal(in *os.File, out, errw *os.File) *terminal {
-	t := &terminal{in: in, out: out, err: errw, width: 80}
 	fd := int(errw.Fd())
-	if term.IsTerminal(fd) && os.Getenv("TERM") != "dumb" {
-		t.live = true
+	size := func() int {
 		if w, _, err := term.GetSize(fd); err == nil && w > 0 {
-			t.width = w
+			return w
 		}
+		return 80
 	}
-	return t
+	return &terminal{in: in, out: out, err: errw, live: term.IsTerminal(fd) && os.Getenv("TERM") != "dumb", size: size}
 }
 
 // say talks on standard error.
@@ -84,6 +84,13 @@ func (t *terminal) print(format string, args ...any) { fmt.Fprintf(t.out, format
 func (t *terminal) object(v any) error {
 	e := json.NewEncoder(t.out)
 	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// line prints v as one line of JSON on standard output, for streams.
+func (t *terminal) line(v any) error {
+	e := json.NewEncoder(t.out)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }

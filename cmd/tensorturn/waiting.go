@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tensorturn/domain/machine"
+	"tensorturn/domain/run"
+	"tensorturn/projections/fleet"
+	"tensorturn/projections/runs"
+)
+
+// maxTroubles bounds how many machines one line names.
+const maxTroubles = 4
+
+// waits says in one line what keeps the run from going on, or from going on as fast as its owner expects; it is empty
+// when there is nothing. It names no durations, so that it changes only when something happened.
+func waits(r runs.Run, ms []fleet.Machine) string {
+	switch {
+	case r.Phase.Ended():
+		return ""
+	case r.Paused != "":
+		return fmt.Sprintf("paused (%s): resume with: tensorturn run resume %s", r.Paused, r.ID)
+	}
+	var parts []string
+	if s := poolTrouble(ms); s != "" {
+		parts = append(parts, s)
+	}
+	work := slices.ContainsFunc(ms, usable)
+	switch {
+	case r.Phase == run.PhaseEvaluating:
+		parts = append(parts, "waiting for evaluation")
+	case r.Rounds.Stalled:
+		parts = append(parts, fmt.Sprintf("round %d is stalled: %d of %s counted at its deadline, which was doubled", r.Rounds.Open, r.Rounds.Counted, count(r.Rounds.Chunks, "chunk")))
+	case work && elsewhere(r, ms):
+		parts = append(parts, "every slot works for another run")
+	case work && r.Phase == run.PhaseSubmitted:
+		parts = append(parts, "waiting for its first weights")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func usable(m fleet.Machine) bool {
+	return m.Standing == machine.Online && !m.Draining && m.Quarantined == ""
+}
+
+// poolTrouble names the machines that do not work; empty when all do.
+func poolTrouble(ms []fleet.Machine) string {
+	members, online, working := 0, 0, 0
+	var troubles []string
+	for _, m := range ms {
+		if m.Standing == machine.Revoked {
+			continue
+		}
+		members++
+		if m.Standing == machine.Online {
+			online++
+		}
+		if usable(m) {
+			working++
+		} else {
+			troubles = append(troubles, trouble(m, nameOf(m, ms)))
+		}
+	}
+	switch {
+	case members == 0:
+		return "no machine has joined: tensorturn token create"
+	case online == 0:
+		return fmt.Sprintf("no machine is online (%d of %s)", online, count(members, "machine"))
+	case working == members:
+		return ""
+	}
+	if more := len(troubles) - maxTroubles; more > 0 {
+		troubles = append(troubles[:maxTroubles], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("%d of %s work; %s", working, count(members, "machine"), strings.Join(troubles, "; "))
+}
+
+// trouble says why the machine does not work and, where a person must do something, what.
+func trouble(m fleet.Machine, name string) string {
+	switch {
+	case m.Quarantined != "":
+		return fmt.Sprintf("%s quarantined (%s): tensorturn machine resume %s", name, m.Quarantined, name)
+	case m.Standing == machine.Drained:
+		return name + " has left in good order"
+	case m.Draining:
+		return fmt.Sprintf("%s is draining", name)
+	case m.Standing == machine.Enrolled:
+		return name + " was never online"
+	}
+	return fmt.Sprintf("%s is %s", name, m.Standing)
+}
+
+// nameOf is the machine's name, or its id where another one that is not revoked has the same name.
+func nameOf(m fleet.Machine, ms []fleet.Machine) string {
+	for _, o := range ms {
+		if o.ID != m.ID && o.Name == m.Name && o.Standing != machine.Revoked {
+			return string(m.ID)
+		}
+	}
+	return m.Name
+}
+
+// elsewhere reports whether every slot that could work holds work of other runs.
+func elsewhere(r runs.Run, ms []fleet.Machine) bool {
+	for _, m := range ms {
+		if !usable(m) {
+			continue
+		}
+		for _, s := range m.Slots {
+			if s.Run == "" || s.Run == r.ID {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// tinyChunk is the time below which reporting a chunk costs more than training it is worth.
+const tinyChunk = 0.1 // seconds
+
+// chunkHint speaks of chunks that are too short, once a speed is known; empty when they are not.
+func chunkHint(r runs.Run) string {
+	chunks, seconds := 0, 0.0
+	for _, s := range r.Slots {
+		chunks, seconds = chunks+s.Chunks, seconds+s.Seconds
+	}
+	if chunks == 0 || seconds <= 0 || seconds/float64(chunks) >= tinyChunk {
+		return ""
+	}
+	return fmt.Sprintf("chunks last %.2g ms: raise chunk for less overhead", 1000*seconds/float64(chunks))
+}
