@@ -33,6 +33,7 @@ type agentOptions struct {
 	cacheBytes int64
 	stopLimit  time.Duration
 	python     string // interpreter of process trainers
+	threads    int    // of their numeric libraries, 0: cores divided by slots
 	logger     zerolog.Logger
 }
 
@@ -110,7 +111,11 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 
 // openers chooses the trainer that the run's spec names.
 func openers(o agentOptions) (trainer.Factory, error) {
-	own, err := processtrainer.New(processtrainer.Options{Root: filepath.Join(o.dir, "trainers"), Python: o.python, Threads: max(1, runtime.NumCPU()/max(1, o.slots)),
+	threads := o.threads
+	if threads == 0 {
+		threads = max(1, runtime.NumCPU()/max(1, o.slots))
+	}
+	own, err := processtrainer.New(processtrainer.Options{Root: filepath.Join(o.dir, "trainers"), Python: o.python, Threads: threads,
 		Environ: os.Environ(), Log: o.logger})
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func startPool(t *testing.T, names ...string) (*kit.Pool, map[string]*kit.Proces
 	p.StartHub()
 	agents := map[string]*kit.Process{}
 	for _, name := range names {
-		agents[name] = p.StartAgent(name, "--python", py)
+		agents[name] = p.StartAgent(name, "--python", py, "--threads", "1") // they share this computer's cores
 	}
 	return p, agents
 }
@@ -188,7 +188,7 @@ func fashion(t *testing.T, samples, epochs, seed int) float64 {
 	}
 	p.AwaitRun(id, "a to hold work in the second round or later", func(r runs.Run) bool { return r.Rounds.Merged >= 1 && kit.SlotOf(r, victim).Holding >= 1 })
 	agents["a"].Kill()
-	p.SpawnAgent("a", "--python", python(t))
+	p.SpawnAgent("a", "--python", python(t), "--threads", "1")
 	r := awaitEnd(t, p, id, 15*time.Minute)
 	checkRun(t, p, r)
 	last := r.Evaluations[len(r.Evaluations)-1]
