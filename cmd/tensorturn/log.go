@@ -16,6 +16,7 @@ func logCommand(a *app) *cobra.Command {
 // logVerify asks for every record and checks the chain on this side: the hub is not asked to judge itself.
 func logVerify(a *app) *cobra.Command {
 	return &cobra.Command{Use: "verify", Short: "verify the hash chain of the whole log; exit code 9 names the first bad sequence", Args: args(),
+		Long: "Reads every record from the running hub, a read-only one too, and checks the chain on this machine.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			cl, err := a.client()
 			if err != nil {

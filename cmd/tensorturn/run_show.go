@@ -47,8 +47,10 @@ func (a *app) showRun(r runs.Run, ms []fleet.Machine) {
 	if r.Rounds.Open > 0 {
 		rows = append(rows, []string{"open round", fmt.Sprintf("%d: %d of %s counted", r.Rounds.Open, r.Rounds.Counted, count(r.Rounds.Chunks, "chunk"))})
 	}
-	rows = append(rows, []string{"model", r.Model.Short()}, []string{"parameters", itoa(r.Params)},
-		[]string{"steals", fmt.Sprintf("%d (%s)", r.Totals.Steals, count(r.Totals.Stolen, "chunk"))},
+	if r.Model != "" {
+		rows = append(rows, []string{"model", r.Model.Short()}, []string{"parameters", itoa(r.Params)})
+	}
+	rows = append(rows, []string{"steals", fmt.Sprintf("%d (%s)", r.Totals.Steals, count(r.Totals.Stolen, "chunk"))},
 		[]string{"requeued chunks", itoa(r.Totals.Requeued)}, []string{"refused contributions", itoa(r.Totals.Refused)})
 	if e := r.Evaluations; len(e) > 0 {
 		last := e[len(e)-1]
