@@ -19,7 +19,7 @@ import (
 )
 
 func modelCommand(a *app) *cobra.Command {
-	return group("model", "take trained models out", modelExport(a))
+	return group("model", "take trained models out, and ask where they come from", modelExport(a), modelLineage(a))
 }
 
 func modelExport(a *app) *cobra.Command {

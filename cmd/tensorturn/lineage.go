@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"tensorturn/domain"
+	"tensorturn/domain/blob"
+	"tensorturn/projections/fleet"
+	"tensorturn/projections/replay"
+)
+
+func modelLineage(a *app) *cobra.Command {
+	var round int
+	var without, out string
+	c := &cobra.Command{Use: "lineage RUN", Short: "which deltas of which machines made the model; --without recomputes a round without one of them", Args: args("RUN"),
+		Long: "Reads the log, checks its chain here, and names every contribution to every merge with its weight.\n" +
+			"With --without MACHINE the merge of a round is computed again on this machine as if that machine had not contributed.",
+		RunE: func(c *cobra.Command, got []string) error {
+			cl, err := a.client()
+			if err != nil {
+				return err
+			}
+			r, err := cl.run(c.Context(), got[0])
+			if err != nil {
+				return err
+			}
+			l := replay.New(registry(), r.ID)
+			if err := readRecords(c.Context(), cl, l); err != nil {
+				return err
+			}
+			if without != "" {
+				return a.without(c.Context(), cl, l, round, without, out)
+			}
+			return a.lineage(l, round)
+		}}
+	f := c.Flags()
+	f.IntVar(&round, "round", 0, "only this round; with --without the last when 0")
+	f.StringVar(&without, "without", "", "leave out what this machine contributed (id or name)")
+	f.StringVar(&out, "out", "", "with --without: write the weights to this file")
+	return c
+}
+
+func (a *app) lineage(l *replay.Log, round int) error {
+	list := []replay.Ancestor{}
+	for _, m := range l.Lineage() {
+		if round == 0 || m.Round == round {
+			list = append(list, m)
+		}
+	}
+	if a.json {
+		return a.object(list)
+	}
+	rows := [][]string{}
+	for _, m := range list {
+		for _, s := range m.Shares {
+			rows = append(rows, []string{itoa(m.Round), m.Model.Short(), string(s.Slot), itoa(s.Number), itoa(s.Samples), percent(int64(s.Weight*1e6), 1e6), s.Delta.Short()})
+		}
+	}
+	a.table([]string{"ROUND", "MODEL", "SLOT", "NUMBER", "SAMPLES", "WEIGHT", "DELTA"}, rows)
+	return nil
+}
+
+// without recomputes a round and tells, and if asked writes, what it would have given.
+func (a *app) without(ctx context.Context, cl *client, l *replay.Log, round int, machine, out string) error {
+	id := domain.MachineID(machine)
+	var m fleet.Machine
+	if err := cl.call(ctx, http.MethodGet, "/api/v1/machines/"+url.PathEscape(machine), nil, &m); err == nil {
+		id = m.ID // a name, or a machine that the hub still knows
+	}
+	dir, err := os.MkdirTemp("", "tensorturn-lineage-")
+	if err != nil {
+		return domain.Unavailable("lineage", "no temporary folder can be made", "set TMPDIR to a folder with space", err)
+	}
+	defer os.RemoveAll(dir)
+	keep := &scratch{dir: dir}
+	w, err := l.Without(ctx, round, id, cl.getPart, keep)
+	if err != nil {
+		return err
+	}
+	if out != "" {
+		if err := writeWeights(ctx, out, w.Model, cl, keep); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return a.object(w)
+	}
+	a.print("round %d without %s: weights %s instead of %s; %d samples left out, %d contributions left", w.Round, w.Machine, w.Model, w.Actual, w.Dropped, w.Left)
+	return nil
+}
+
+// writeWeights writes a blob from scratch, or from the hub when nothing had to be computed.
+func writeWeights(ctx context.Context, path string, d domain.Digest, cl *client, keep *scratch) error {
+	r, err := blob.Open(ctx, d, func(ctx context.Context, d domain.Digest) ([]byte, error) {
+		if b, err := keep.Get(ctx, d); err == nil {
+			return b, nil
+		}
+		return cl.getPart(ctx, d)
+	})
+	if err != nil {
+		return err
+	}
+	f, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644))
+	if err != nil {
+		return domain.Invalid("write weights", plainPathError(err), "choose another file with --out")
+	}
+	defer f.Cleanup()
+	if _, err := io.Copy(f, r); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
+}
