@@ -23,3 +23,6 @@ func WaitWebsockets(g *Gateway, n int) {
 
 // HeaderTimeout sets how long a header may take, before anybody has connected.
 func HeaderTimeout(g *Gateway, d time.Duration) { g.server.ReadHeaderTimeout = d }
+
+// MaxStreamsByIP is the limit of event streams from one address.
+const MaxStreamsByIP = maxStreamsByIP
