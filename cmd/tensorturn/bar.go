@@ -68,7 +68,7 @@ func (b *bar) done() { b.clear() }
 const minBar = 10
 
 // drawn fits the run's progress into width columns: a bar and figures; where that does not fit the figures; where they do
-// not fit either their short form, cut off at the end.
+// not fit either their short form, without those at the end that have no place.
 func drawn(r runs.Run, rate float64, width int) string {
 	s := strings.Join(figures(r, rate, ""), "  ")
 	if room := width - len(s) - 3; room >= minBar {
@@ -83,6 +83,9 @@ func drawn(r runs.Run, rate float64, width int) string {
 	}
 	f := figures(r, rate, "")
 	f[0], f[2] = strings.TrimPrefix(f[0], "round "), strings.Replace(f[2], "loss ", "l ", 1)
+	for len(f) > 1 && len(strings.Join(f, " ")) > width {
+		f = f[:len(f)-1]
+	}
 	return domain.Clip(strings.Join(f, " "), max(width, 0))
 }
 
@@ -97,10 +100,19 @@ func figures(r runs.Run, rate float64, of string) []string {
 	if rate > 0 && r.Phase == run.PhaseTraining && r.Paused == "" {
 		f = append(f, significant(rate)+"/s")
 		if left := remaining(r); left > 0 {
-			f = append(f, "eta "+short(time.Duration(float64(left)/rate*float64(time.Second)).Round(time.Second)))
+			f = append(f, "eta "+whole(float64(left)/rate))
 		}
 	}
 	return append(f, phase(r))
+}
+
+// whole renders seconds for people, in whole ones: what is left is a guess.
+func whole(seconds float64) string {
+	d := time.Duration(min(seconds, 1e6) * float64(time.Second)).Round(time.Second) // beyond eleven days it says nothing
+	if d < time.Minute {
+		return d.String()
+	}
+	return short(d)
 }
 
 // trained is the number of samples that slots have trained, those that were given back among them; the last chunk of an

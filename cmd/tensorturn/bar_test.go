@@ -19,10 +19,11 @@ func TestDrawn(t *testing.T) {
 		width int
 		want  string
 	}{
-		{78, "[====" + strings.Repeat(" ", 14) + "] round 3/20  25.0%  loss 0.123  350/s  eta 20.0s  training"},
-		{60, "round 3/20  25.0%  loss 0.123  350/s  eta 20.0s  training"},
-		{40, "3/20 25.0% l 0.123 350/s eta 20.0s train"},
-		{20, "3/20 25.0% l 0.123 3"},
+		{78, "[=====" + strings.Repeat(" ", 15) + "] round 3/20  25.0%  loss 0.123  350/s  eta 20s  training"},
+		{60, "round 3/20  25.0%  loss 0.123  350/s  eta 20s  training"},
+		{40, "3/20 25.0% l 0.123 350/s eta 20s"},
+		{20, "3/20 25.0% l 0.123"},
+		{3, "3/2"},
 		{0, ""},
 	} {
 		if got := drawn(watched(), 350, c.width); got != c.want || len(got) > c.width {
@@ -46,6 +47,14 @@ func TestFigures(t *testing.T) {
 	} {
 		if got := strings.Join(figures(c.r, c.rate, ""), " "); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestWhole(t *testing.T) {
+	for s, want := range map[float64]string{0.2: "0s", 13.4: "13s", 123: "2m3s", 7260: "2h1m", 1e300: "277h47m"} {
+		if got := whole(s); got != want {
+			t.Errorf("%v: %s, want %s", s, got, want)
 		}
 	}
 }

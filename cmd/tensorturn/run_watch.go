@@ -143,7 +143,7 @@ func (p *watchedPool) look(ctx context.Context, cl *client, r runs.Run) string {
 	now := waits(r, ms)
 	news := now != p.told
 	if p.told = now; news && now == "" {
-		return "every machine works"
+		return "the run goes on"
 	} else if news {
 		return now
 	}

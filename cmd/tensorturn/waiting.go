@@ -67,14 +67,18 @@ func poolTrouble(ms []fleet.Machine) string {
 	case members == 0:
 		return "no machine has joined: tensorturn token create"
 	case online == 0:
-		return fmt.Sprintf("no machine is online (%d of %s)", online, count(members, "machine"))
+		return fmt.Sprintf("no machine is online (the pool has %d)", members)
 	case working == members:
 		return ""
 	}
 	if more := len(troubles) - maxTroubles; more > 0 {
 		troubles = append(troubles[:maxTroubles], fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("%d of %s work; %s", working, count(members, "machine"), strings.Join(troubles, "; "))
+	verb := "work"
+	if working == 1 {
+		verb = "works"
+	}
+	return fmt.Sprintf("%d of %d machines %s; %s", working, members, verb, strings.Join(troubles, "; "))
 }
 
 // trouble says why the machine does not work and, where a person must do something, what.

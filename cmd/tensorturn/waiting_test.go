@@ -34,11 +34,11 @@ func TestWaits(t *testing.T) {
 	}{
 		"all is well":    {training, []fleet.Machine{box("a", machine.Online), box("gone", machine.Revoked)}, ""},
 		"nobody":         {training, nil, "no machine has joined: tensorturn token create"},
-		"all away":       {training, []fleet.Machine{box("a", machine.Lost), box("b", machine.Enrolled)}, "no machine is online (0 of 2 machines)"},
-		"one away":       {training, []fleet.Machine{box("a", machine.Online), box("b", machine.Enrolled)}, "1 of 2 machines work; b was never online"},
-		"quarantined":    {training, []fleet.Machine{box("a", machine.Online), sick}, "1 of 2 machines work; laptop quarantined (three refusals in a row): tensorturn machine resume laptop"},
-		"names its twin": {training, []fleet.Machine{twin, sick}, "1 of 2 machines work; laptop-1 quarantined (three refusals in a row): tensorturn machine resume laptop-1"},
-		"none can work":  {training, []fleet.Machine{leaving}, "0 of 1 machine work; desktop is draining"},
+		"all away":       {training, []fleet.Machine{box("a", machine.Lost), box("b", machine.Enrolled)}, "no machine is online (the pool has 2)"},
+		"one away":       {training, []fleet.Machine{box("a", machine.Online), box("b", machine.Enrolled)}, "1 of 2 machines works; b was never online"},
+		"quarantined":    {training, []fleet.Machine{box("a", machine.Online), sick}, "1 of 2 machines works; laptop quarantined (three refusals in a row): tensorturn machine resume laptop"},
+		"names its twin": {training, []fleet.Machine{twin, sick}, "1 of 2 machines works; laptop-1 quarantined (three refusals in a row): tensorturn machine resume laptop-1"},
+		"none can work":  {training, []fleet.Machine{leaving}, "0 of 1 machines work; desktop is draining"},
 		"paused": {with(func(r *runs.Run) { r.Paused = "by operator" }), []fleet.Machine{box("a", machine.Lost)},
 			"paused (by operator): resume with: tensorturn run resume r-1"},
 		"stalled": {with(func(r *runs.Run) { r.Rounds = runs.Rounds{Open: 3, Counted: 1, Chunks: 10, Stalled: true} }), []fleet.Machine{box("a", machine.Online)},
@@ -56,7 +56,7 @@ func TestWaits(t *testing.T) {
 	for _, n := range strings.Split("a b c d e f g", " ") {
 		away = append(away, box(n, machine.Suspect))
 	}
-	if got := waits(training, append(away, box("z", machine.Online))); !strings.HasPrefix(got, "1 of 8 machines work; a is suspect;") || !strings.HasSuffix(got, "; and 3 more") {
+	if got := waits(training, append(away, box("z", machine.Online))); !strings.HasPrefix(got, "1 of 8 machines works; a is suspect;") || !strings.HasSuffix(got, "; and 3 more") {
 		t.Errorf("many: %q", got)
 	}
 }
