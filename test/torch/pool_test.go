@@ -159,7 +159,7 @@ func alone(t *testing.T, script string, epochs int, args ...string) (accuracy fl
 // A convolutional network on Fashion-MNIST with the four-line script: three agents, one killed on the way and started
 // again, against the script alone on the same number of samples. -full takes three seeds.
 func TestFashion(t *testing.T) {
-	samples, seeds, epochs := 60000, 1, 2
+	samples, seeds, epochs := 60000, 1, 4
 	if *full {
 		seeds = 3
 	}
@@ -181,7 +181,7 @@ func fashion(t *testing.T, samples, epochs, seed int) float64 {
 	t.Helper()
 	p, agents := startPool(t, "a", "b", "c")
 	id := submit(t, p, "cnn.yaml", "[python, cnn.py]", fmt.Sprintf("[python, cnn.py, %q, \"10000\", %q]", fmt.Sprint(samples), fmt.Sprint(seed)),
-		"epochs: 2", fmt.Sprintf("epochs: %d\nseed: %d", epochs, seed))
+		"epochs: 4", fmt.Sprintf("epochs: %d\nseed: %d", epochs, seed))
 	victim, ok := p.Machine("a")
 	if !ok {
 		t.Fatal("no machine a")
