@@ -21,10 +21,10 @@ func TestExamples(t *testing.T) {
 	p, _ := startPool(t, "a", "b")
 	for _, c := range []struct {
 		spec     string
-		accuracy float64 // far above chance, below what it reaches
+		accuracy float64 // above what always guessing the commonest class gives, below what it reaches
 		travels  []string
 	}{
-		{"gpt.yaml", 0.15, []string{"blocks.0.mlp.0.bias", "table.weight", "norm.weight"}},
+		{"gpt.yaml", 0.21, []string{"blocks.0.mlp.0.bias", "table.weight", "norm.weight"}},
 		{"lora.yaml", 0.6, []string{"1.a", "1.b", "3.a", "3.b"}},
 		{"batchnorm.yaml", 0.5, []string{"conv.weight", "norm.running_mean", "norm.running_var", "narrow.weight", "classes.weight", "head.bias"}},
 	} {
