@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tensorturn/agent/trainer"
+	"tensorturn/domain/run"
 )
 
 // TestRejoinForgetsAndRamps: a slot that was away for long begins with an empty optimizer and small steps.
@@ -74,5 +75,16 @@ func TestRejoinedEqualsFresh(t *testing.T) {
 	}
 	if !bytes.Equal(got[0].Bytes(), got[1].Bytes()) {
 		t.Fatal("a rejoined trainer and a fresh one train differently")
+	}
+}
+
+// TestRejoinOfSGDChangesNothing: an idle slot under load came back with a ramp and its delta was a fiftieth of the others'.
+func TestRejoinOfSGDChangesNothing(t *testing.T) {
+	tr := started(t, digitsJob(t, func(s *run.Spec) { s.Optimizer = run.Optimizer{Kind: run.OptimizerSGD, LR: 0.1} }))
+	if err := tr.Rejoin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := tr.ramped(0.1); got != 0.1 {
+		t.Fatalf("the rate after rejoining is %v of 0.1", got)
 	}
 }

@@ -90,8 +90,12 @@ func (t *Trainer) Layout() []safetensors.Tensor {
 	return append([]safetensors.Tensor(nil), t.model.layout...)
 }
 
-// Rejoin implements trainer.Trainer.
+// Rejoin implements trainer.Trainer. Plain SGD keeps nothing that could have grown old: a ramp would only make a slot that
+// was idle for some rounds train less than its share.
 func (t *Trainer) Rejoin(context.Context) error {
+	if t.spec.Optimizer.Kind == run.OptimizerSGD {
+		return nil
+	}
 	fresh, err := optimizer.New(t.spec.Optimizer, len(t.model.params.Data))
 	if err != nil {
 		return err
