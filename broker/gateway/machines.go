@@ -39,7 +39,7 @@ func (g *Gateway) registerMachines(api huma.API) {
 		verb, summary string
 		command       func(reason string) machine.Command
 	}{
-		{"drain", "Let a machine finish and leave", func(r string) machine.Command { return machine.Drain{Reason: r} }},
+		{"drain", "Let a machine contribute what it has trained and get no more, until resumed", func(r string) machine.Command { return machine.Drain{Reason: r} }},
 		{"resume", "End a drain or a quarantine", func(string) machine.Command { return machine.Resume{} }},
 		{"revoke", "End a machine's membership for ever", func(r string) machine.Command { return machine.Revoke{Reason: r} }},
 	} {
