@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -22,22 +21,7 @@ var kills = flag.Int("kills", 5, "how often the hub is killed during one run")
 // chaosSeed draws the moments of the kills.
 var chaosSeed = flag.Uint64("seed", 1, "seed of the moments at which the hub is killed, and of damaged places")
 
-func TestMain(m *testing.M) { os.Exit(withBinary(m)) }
-
-func withBinary(m *testing.M) int {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "tensorturn-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if binary, err = kit.Build(filepath.Join("..", ".."), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(kit.Main(m, &binary)) }
 
 // lease of the pools in these tests: short, so that losses show quickly, and long enough for two busy cores.
 const lease = 3 * time.Second

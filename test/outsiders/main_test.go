@@ -25,22 +25,7 @@ var (
 	tool   = flag.String("nats", "", "the nats tool")
 )
 
-func TestMain(m *testing.M) { os.Exit(withBinary(m)) }
-
-func withBinary(m *testing.M) int {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "tensorturn-outsiders-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if binary, err = kit.Build(filepath.Join("..", ".."), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(kit.Main(m, &binary)) }
 
 const lease = 3 * time.Second
 
