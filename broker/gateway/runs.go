@@ -9,6 +9,7 @@ import (
 
 	"tensorturn/broker/hub"
 	"tensorturn/domain"
+	"tensorturn/domain/blob"
 	"tensorturn/domain/event"
 	"tensorturn/domain/run"
 	"tensorturn/projections/runs"
@@ -134,6 +135,9 @@ func (g *Gateway) submitRun(ctx context.Context, in SubmitRun) (*runBody, error)
 	if !has[0] {
 		return nil, g.problemOf(domain.Invalid("submit run", "the data set "+in.Data.Blob.Short()+" is not stored", "upload the data set first; run submit does"))
 	}
+	if in.Data.Bytes, err = g.sizeOf(ctx, in.Data.Blob); err != nil {
+		return nil, g.problemOf(err)
+	}
 	spec, err := run.Resolve(in.Spec, in.Data)
 	if err != nil {
 		return nil, g.problemOf(err)
@@ -142,6 +146,15 @@ func (g *Gateway) submitRun(ctx context.Context, in SubmitRun) (*runBody, error)
 		return nil, err
 	}
 	return g.showRun("submit", id)
+}
+
+// sizeOf is the size of a stored blob.
+func (g *Gateway) sizeOf(ctx context.Context, d domain.Digest) (int64, error) {
+	r, err := blob.Open(ctx, d, g.cfg.Blobs.Get)
+	if err != nil {
+		return 0, err
+	}
+	return r.Size(), nil
 }
 
 // showRun answers with the run; verb is what the caller wants of it.

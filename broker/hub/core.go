@@ -46,6 +46,8 @@ type (
 		Base     domain.Digest
 		Momentum domain.Digest
 		StepNorm float64
+		// BaseBytes and InputBytes are the sizes of the base and of all inputs.
+		BaseBytes, InputBytes int64
 		// Unreadable lists inputs whose blobs are missing or damaged; Err is any other failure: try again.
 		Unreadable []run.MergeInput
 		Err        error

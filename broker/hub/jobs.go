@@ -85,7 +85,8 @@ func (b *batch) merged(x Merged) {
 		for _, in := range x.Job.Inputs {
 			delete(c.mem.wanted, in.Blob)
 		}
-		_, err := b.run(s.ID, run.RecordMerge{Round: x.Job.Round, NextBase: x.Base, NextMomentum: x.Momentum, StepNorm: x.StepNorm})
+		_, err := b.run(s.ID, run.RecordMerge{Round: x.Job.Round, NextBase: x.Base, NextMomentum: x.Momentum, StepNorm: x.StepNorm,
+			BaseBytes: x.BaseBytes, InputBytes: x.InputBytes})
 		b.refused(err)
 	}
 }

@@ -45,7 +45,7 @@ func (w weights) inspect(ctx context.Context, j InspectJob) Inspected {
 	case err != nil:
 		out.Err = ownLoss("inspect delta", err)
 	default:
-		out.Found = run.Inspection{Why: run.Refusal(found.Why), Note: found.Note, Norm: found.Norm}
+		out.Found = run.Inspection{Why: run.Refusal(found.Why), Note: found.Note, Norm: found.Norm, Bytes: delta.size}
 	}
 	return out
 }
@@ -60,7 +60,7 @@ func (w weights) merge(ctx context.Context, j MergeJob) Merged {
 		out.Err = fmt.Errorf("read base of round %d: %w", j.Round, err)
 		return out
 	}
-	job.Base = base
+	job.Base, out.BaseBytes = base, base.Size()
 	if j.Momentum != "" {
 		momentum, err := w.open(ctx, j.Momentum)
 		if err != nil {
@@ -81,6 +81,7 @@ func (w weights) merge(ctx context.Context, j MergeJob) Merged {
 			return out
 		}
 		deltas[i] = d
+		out.InputBytes += d.size
 		job.Inputs = append(job.Inputs, merge.Input{Delta: d, Codec: merge.Codec(in.Codec), Samples: in.Samples})
 	}
 	if len(out.Unreadable) > 0 {
@@ -150,6 +151,7 @@ func ownLoss(what string, err error) error {
 // deltaReader reads an agent's delta and remembers when the store lost a part of it: that is not the agent's fault.
 type deltaReader struct {
 	r    io.Reader
+	size int64
 	lost error // domain.KindNotFound, or the store's passing trouble
 }
 
@@ -182,5 +184,5 @@ func (w weights) openDelta(ctx context.Context, id domain.Digest) (*deltaReader,
 	if err != nil {
 		return nil, err
 	}
-	return &deltaReader{r: r}, nil
+	return &deltaReader{r: r, size: r.Size()}, nil
 }

@@ -104,6 +104,8 @@ type (
 		NextBase     domain.Digest
 		NextMomentum domain.Digest
 		StepNorm     float64
+		BaseBytes    int64 // of the base and of all inputs, as the merge read them
+		InputBytes   int64
 	}
 	RecordEvaluation struct {
 		Slot     domain.SlotID
@@ -125,6 +127,8 @@ type Inspection struct {
 	Why  Refusal // empty when every measurable gate passed (the norm gate is judged in Decide)
 	Note string  // detail for people: which tensor, which position
 	Norm float64 // L2 norm of base − local over all float tensors
+
+	Bytes int64 // of the stored delta, 0 when it is not there
 }
 
 func (Submit) isCommand()              {}

@@ -113,7 +113,7 @@ func judge(s *State, l *Lease, c OfferContribution) ([]event.Data, error) {
 	g := gridOf(&s.Spec, &s.Data)
 	steps := g.steps(c.Chunks, s.Spec.Batch)
 	in := *c.Inspection
-	refused := &ContributionRefused{Slot: c.Slot, Epoch: c.Epoch, Number: c.Number, Blob: c.Blob, Why: in.Why, Reason: in.Note}
+	refused := &ContributionRefused{Slot: c.Slot, Epoch: c.Epoch, Number: c.Number, Blob: c.Blob, Why: in.Why, Reason: in.Note, Bytes: in.Bytes}
 	rate := float64(in.Norm / math.Sqrt(float64(steps)))
 	limit := s.NormLimit()
 	switch {
@@ -127,7 +127,7 @@ func judge(s *State, l *Lease, c OfferContribution) ([]event.Data, error) {
 		refused.Reason = fmt.Sprintf("norm/√steps is %.4g, at most %.4g is usual", rate, limit)
 	default:
 		return one(&ContributionAccepted{Slot: c.Slot, Epoch: c.Epoch, Number: c.Number, Chunks: slices.Clone(c.Chunks),
-			Samples: g.sum(c.Chunks), Steps: steps, Blob: c.Blob, Codec: c.Codec, Norm: in.Norm, Limit: limit, Returned: leftOver(l, c.Chunks)})
+			Samples: g.sum(c.Chunks), Steps: steps, Blob: c.Blob, Codec: c.Codec, Norm: in.Norm, Limit: limit, Returned: leftOver(l, c.Chunks), Bytes: in.Bytes})
 	}
 	refused.Reason = reasonOr(refused.Reason, string(refused.Why))
 	refused.Returned = leftOver(l, nil)

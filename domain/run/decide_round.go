@@ -155,7 +155,7 @@ func decideMerge(s *State, c RecordMerge) ([]event.Data, error) {
 		return nil, invalid(c, "a step of norm %v", c.StepNorm)
 	}
 	merged := &RoundMerged{Round: c.Round, Base: s.Base, Momentum: s.Momentum, Inputs: s.inputs(), Eta: s.Open.Eta, Mu: s.Open.Mu,
-		NextBase: c.NextBase, NextMomentum: c.NextMomentum, StepNorm: c.StepNorm}
+		NextBase: c.NextBase, NextMomentum: c.NextMomentum, StepNorm: c.StepNorm, BaseBytes: c.BaseBytes, InputBytes: c.InputBytes}
 	facts := []event.Data{merged}
 	if s.last() && s.Data.Heldout == 0 {
 		facts = append(facts, &Completed{Model: c.NextBase, Samples: s.Counted})

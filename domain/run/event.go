@@ -151,6 +151,7 @@ type (
 		Norm     float64          `msgpack:"norm"`            // L2 norm of the delta
 		Limit    float64          `msgpack:"limit,omitempty"` // the norm gate's limit on norm/√steps, 0 when it was not in force
 		Returned []domain.ChunkID `msgpack:"returned,omitempty"`
+		Bytes    int64            `msgpack:"bytes,omitempty"` // of the stored delta, as the inspection read it
 	}
 	// ContributionRefused returns the chunks of a contribution that failed a gate.
 	ContributionRefused struct {
@@ -163,6 +164,7 @@ type (
 		Norm     float64          `msgpack:"norm,omitempty"`
 		Limit    float64          `msgpack:"limit,omitempty"`
 		Returned []domain.ChunkID `msgpack:"returned,omitempty"`
+		Bytes    int64            `msgpack:"bytes,omitempty"` // of the stored delta, 0 when nobody read it
 	}
 	// ContributionCut asks the slot for the delta of its first Keep chunks and returns the rest.
 	ContributionCut struct {
@@ -208,7 +210,9 @@ type (
 		Mu           float64       `msgpack:"mu"`
 		NextBase     domain.Digest `msgpack:"next_base"`
 		NextMomentum domain.Digest `msgpack:"next_momentum"`
-		StepNorm     float64       `msgpack:"step_norm"` // L2 norm of the applied outer step
+		StepNorm     float64       `msgpack:"step_norm"`             // L2 norm of the applied outer step
+		BaseBytes    int64         `msgpack:"base_bytes,omitempty"`  // of the stored base: what a machine fetched for the round
+		InputBytes   int64         `msgpack:"input_bytes,omitempty"` // of all inputs
 	}
 	// Evaluated is a model measured on held-out data.
 	Evaluated struct {

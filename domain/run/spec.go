@@ -104,10 +104,11 @@ type Outer struct {
 
 // Dataset is what packing found: facts, not wishes. Of a process run it is what ProcessData makes of the spec.
 type Dataset struct {
-	Blob     domain.Digest `json:"blob" msgpack:"blob"`         // the packed data set; of a process run, the packed code
-	Samples  int           `json:"samples" msgpack:"samples"`   // N: rows of the training part
-	Heldout  int           `json:"heldout" msgpack:"heldout"`   // rows held out
-	Features int           `json:"features" msgpack:"features"` // columns without the label
-	Classes  int           `json:"classes" msgpack:"classes"`   // distinct labels
-	Block    int           `json:"block" msgpack:"block"`       // samples of one shuffle block: what one blob part holds
+	Blob     domain.Digest `json:"blob" msgpack:"blob"`                       // the packed data set; of a process run, the packed code
+	Samples  int           `json:"samples" msgpack:"samples"`                 // N: rows of the training part
+	Heldout  int           `json:"heldout" msgpack:"heldout"`                 // rows held out
+	Features int           `json:"features" msgpack:"features"`               // columns without the label
+	Classes  int           `json:"classes" msgpack:"classes"`                 // distinct labels
+	Block    int           `json:"block" msgpack:"block"`                     // samples of one shuffle block: what one blob part holds
+	Bytes    int64         `json:"bytes,omitempty" msgpack:"bytes,omitempty"` // of the blob; the hub writes it down at the submission
 }
