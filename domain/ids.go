@@ -18,6 +18,10 @@ type (
 	TokenID string
 	// ObserverID names a system that only reads events.
 	ObserverID string
+	// KeyID is the public accessor of an API key; it may appear in logs and events, the secret may not.
+	KeyID string
+	// ModelID is the name under which a model is deployed; it stands in URLs.
+	ModelID string
 	// CommandID identifies one attempt to change state. Event ids are "<command id>.<index>".
 	CommandID string
 	// Incarnation is drawn anew by each agent process, so that a restart is told from a reconnect.

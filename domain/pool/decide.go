@@ -35,6 +35,18 @@ func Decide(s *State, c Command) ([]event.Data, error) {
 		return decideCreateObserver(s, c)
 	case RevokeObserver:
 		return decideRevokeObserver(s, c)
+	case CreateKey:
+		return decideCreateKey(s, c)
+	case RevokeKey:
+		return decideRevokeKey(s, c)
+	case DeployModel:
+		return decideDeploy(s, c)
+	case RollBackModel:
+		return decideRollBack(s, c)
+	case RetireModel:
+		return decideRetire(s, c)
+	case CountInference:
+		return decideCount(c)
 	}
 	panic(fmt.Sprintf("broken promise: pool.Decide knows every command, not %T", c))
 }

@@ -15,7 +15,7 @@ import (
 // broken promise of the registry.
 func Evolve(s *State, e event.Envelope) *State {
 	if s == nil {
-		s = &State{Tokens: map[domain.TokenID]Token{}, Observers: map[domain.ObserverID]Observer{}}
+		s = &State{Tokens: map[domain.TokenID]Token{}, Observers: map[domain.ObserverID]Observer{}, Keys: map[domain.KeyID]Key{}, Models: map[domain.ModelID]Model{}}
 	}
 	s.Seq = e.Seq
 	switch d := e.Data.(type) {
@@ -37,6 +37,17 @@ func Evolve(s *State, e event.Envelope) *State {
 		s.addObserver(e, d)
 	case *ObserverRevoked:
 		s.revokeObserver(d)
+	case *KeyCreated:
+		s.addKey(e, d)
+	case *KeyRevoked:
+		s.revokeKey(d)
+	case *ModelDeployed:
+		s.deploy(d)
+	case *ModelRolledBack:
+		s.rollBack(d)
+	case *ModelRetired:
+		s.retire(d)
+	case *InferenceCounted: // usage, which no decision depends on
 	default:
 		panic(fmt.Sprintf("broken promise: pool.Evolve knows every fact of a pool, not %T", e.Data))
 	}

@@ -116,7 +116,7 @@ func checkObserver(op string, c CreateObserver) error {
 	switch {
 	case !domain.ValidID(string(c.ID)):
 		return domain.Invalid(op, "this is not an id", "use lower-case letters, digits, '-' or '_'")
-	case len(c.Name) > domain.MaxNameLength || strings.ContainsFunc(c.Name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+	case len(c.Name) > domain.MaxNameLength || !printable(c.Name):
 		return domain.Invalid(op, "its name is too long or has control characters", fmt.Sprintf("use at most %d printable characters", domain.MaxNameLength))
 	case c.Run != "" && !domain.ValidID(string(c.Run)):
 		return domain.Invalid(op, fmt.Sprintf("%q is not the id of a run", domain.Clip(string(c.Run), 80)), "list them: tensorturn run list")
@@ -167,4 +167,9 @@ func (s *State) forgetObservers(now time.Time) {
 	for _, o := range dead[:len(dead)-maxDead] {
 		delete(s.Observers, o.ID)
 	}
+}
+
+// printable reports whether a name that people give has no control characters.
+func printable(name string) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

@@ -44,7 +44,7 @@ func founded(t *testing.T) *owner {
 func hash(secret string) domain.Digest { return event.Digest([]byte(secret)) }
 
 // TestScenarios plays the stories in testdata/scenarios: found, create ID SECRET [uses=] [hours=], use ID SECRET MACHINE,
-// revoke ID, and later HOURS, which moves the clock.
+// revoke ID, and later HOURS, which moves the clock; of keys and models see script_test.go.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		o := &owner{now: noon}
@@ -68,7 +68,9 @@ func TestScenarios(t *testing.T) {
 				o.now = o.now.Add(time.Duration(hours) * time.Hour)
 				return ""
 			default:
-				t.Fatalf("%s: unknown word %q", d.Pos, d.Cmd)
+				if c = serving(t, o, d); c == nil {
+					t.Fatalf("%s: unknown word %q", d.Pos, d.Cmd)
+				}
 			}
 			return told(o.do(c))
 		})

@@ -10,4 +10,10 @@ func Register(r *event.Registry) {
 	r.Add(NameTokenRevoked, 1, func() event.Data { return new(TokenRevoked) })
 	r.Add(NameObserverCreated, 1, func() event.Data { return new(ObserverCreated) })
 	r.Add(NameObserverRevoked, 1, func() event.Data { return new(ObserverRevoked) })
+	r.Add(NameKeyCreated, 1, func() event.Data { return new(KeyCreated) })
+	r.Add(NameKeyRevoked, 1, func() event.Data { return new(KeyRevoked) })
+	r.Add(NameModelDeployed, 1, func() event.Data { return new(ModelDeployed) })
+	r.Add(NameModelRolledBack, 1, func() event.Data { return new(ModelRolledBack) })
+	r.Add(NameModelRetired, 1, func() event.Data { return new(ModelRetired) })
+	r.Add(NameInferenceCounted, 1, func() event.Data { return new(InferenceCounted) })
 }

@@ -24,6 +24,10 @@ type State struct {
 	Tokens  map[domain.TokenID]Token // not expired when the last pool event was written
 	// Observers holds the live ones and the newest maxDead of those that ended.
 	Observers map[domain.ObserverID]Observer
+	// Keys holds the live ones and the newest maxDead of those that ended.
+	Keys map[domain.KeyID]Key
+	// Models holds every deployed name, retired ones too: their versions go on counting.
+	Models map[domain.ModelID]Model
 }
 
 // Token is a join token as the hub knows it.

@@ -153,6 +153,7 @@ func TestNoSecretIsTold(t *testing.T) {
 		"machine.enrolled": true, "machine.online": true, "machine.suspect": true, "machine.lost": true, "machine.draining": true, "machine.drained": true,
 		"machine.resumed": true, "machine.revoked": true, "machine.quarantined": true, "pool.founded": true,
 		"token.created": false, "token.used": false, "token.revoked": false, "observer.created": false, "observer.revoked": false,
+		"key.created": false, "key.revoked": false, "model.deployed": true, "model.reverted": true, "model.retired": true, "inference.counted": true,
 	}
 	own := event.NewRegistry()
 	machine.Register(own)
