@@ -103,6 +103,7 @@ type (
 		Slot  int
 		Epoch domain.Epoch
 		Error string
+		Tail  []string // the last lines that the trainer's program printed
 	}
 	// TransferError ends any slot effect with a failure of link or disk: it is tried again after a while. Local says
 	// that what lay on this machine's disk is damaged or gone: it must be made again before it can be used.

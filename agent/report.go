@@ -14,6 +14,7 @@ func (s *slot) report(fenced bool) wire.SlotReport {
 		return r
 	}
 	r.Run, r.Epoch, r.Number, r.Error, r.Phase = l.run, l.epoch, l.number, l.err, l.phase()
+	r.Tail = l.tail
 	r.Trained = append([]wire.TrainedChunk(nil), l.trained...)
 	r.Loss = s.loss
 	if r.Speed == 0 && l.partial.seconds > 0 { // the first chunk is still under way

@@ -47,6 +47,7 @@ func (c *Core) result(now time.Duration, in Input) {
 		c.evaluated(in)
 	case TaskError:
 		if _, l := c.ended(in.Slot, in.Epoch, opNone); l != nil {
+			l.tail = in.Tail
 			c.fail(l, in.Error)
 		}
 	case TransferError:

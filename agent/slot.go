@@ -65,9 +65,10 @@ type lease struct {
 
 	init     *wire.Init
 	eval     *wire.Eval
-	uploaded bool   // of init: the base is in the hub's store
-	err      string // the trainer's; the slot has stopped
-	done     bool   // the hub has taken the result or the error
+	uploaded bool     // of init: the base is in the hub's store
+	err      string   // the trainer's; the slot has stopped
+	tail     []string // with err: the last lines of the trainer's program
+	done     bool     // the hub has taken the result or the error
 }
 
 // want is the hub's newest word on the lease.

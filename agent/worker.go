@@ -14,6 +14,7 @@ import (
 	"tensorturn/agent/trainer"
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
+	"tensorturn/domain/run"
 )
 
 // worker performs the effects of one slot, one after another, on one goroutine. The loop submits and abandons.
@@ -167,7 +168,8 @@ func (w *worker) failure(epoch domain.Epoch, err error) Input {
 	}
 	w.log.Error().Err(err).Uint64("epoch", uint64(epoch)).Msg("trainer failed")
 	w.closeTrainer()
-	return TaskError{Slot: w.slot, Epoch: epoch, Error: err.Error()}
+	lines := trainer.LastLines(err)
+	return TaskError{Slot: w.slot, Epoch: epoch, Error: err.Error(), Tail: lines[max(0, len(lines)-run.MaxTailLines):]}
 }
 
 // call runs f inside the trainer and notes whether it was torn off there.

@@ -7,6 +7,7 @@ package trainer
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"tensorturn/domain"
@@ -72,6 +73,15 @@ type Metrics struct {
 	Samples  int
 	Accuracy float64 // fraction
 	Loss     float64 // mean cross-entropy, nats
+}
+
+// LastLines gives what a trainer's program printed last before the failure, oldest first; nil when the error knows nothing.
+func LastLines(err error) []string {
+	var printed interface{ LastLines() []string }
+	if errors.As(err, &printed) {
+		return printed.LastLines()
+	}
+	return nil
 }
 
 // Factory opens a trainer for a job.

@@ -28,7 +28,7 @@ func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 	b.c.mem.slot(slot, b.now).hear(s.ID, r, b.now)
 	switch {
 	case r.Error != "":
-		_, err := b.run(s.ID, run.FailTask{Slot: slot, Epoch: r.Epoch, Error: domain.Clip(r.Error, domain.MaxReasonLength)})
+		_, err := b.run(s.ID, run.FailTask{Slot: slot, Epoch: r.Epoch, Error: domain.Clip(r.Error, domain.MaxReasonLength), Tail: r.Tail})
 		b.refused(err)
 	case l.Unit == run.UnitInit && r.Init != nil:
 		_, err := b.run(s.ID, run.Initialise{Slot: slot, Epoch: r.Epoch, Base: r.Init.Base, Layout: r.Init.Layout, Params: r.Init.Params})

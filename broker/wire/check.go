@@ -19,6 +19,8 @@ func checkRequest(r *SyncRequest) error {
 	c.text("arch", r.Beat.Arch)
 	c.count("cpus", r.Beat.CPUs)
 	c.digests("missing", r.Missing, MaxWanted)
+	c.text("sandbox", r.Beat.Sandbox)
+	c.pieces(r.Logs)
 	for i := range r.Slots {
 		if c.err != nil {
 			break
@@ -35,6 +37,10 @@ func (c *checker) report(s *SlotReport) {
 	c.require(knownPhase(s.Phase), "phase %q is not known", domain.Clip(string(s.Phase), 40))
 	c.count("number", s.Number)
 	c.text("error", s.Error)
+	c.atMost("last lines", len(s.Tail), run.MaxTailLines)
+	for _, line := range s.Tail {
+		c.text("last line", line)
+	}
 	c.measure("speed", s.Speed)
 	c.measure("upload", s.Upload)
 	if s.Loss != nil {
@@ -94,6 +100,7 @@ func checkReply(r *SyncReply) error {
 		c.id("merged run", string(m.Run), false)
 		c.count("merged round", m.Round)
 	}
+	c.wishes(r.Logs)
 	if r.Error != nil {
 		c.text("error", r.Error.Why)
 		c.text("hint", r.Error.Next)
@@ -108,6 +115,27 @@ func checkReply(r *SyncReply) error {
 		c.desire(&r.Slots[i])
 	}
 	return c.result()
+}
+
+func (c *checker) pieces(ps []LogPiece) {
+	c.atMost("log pieces", len(ps), MaxLogWishes)
+	for _, p := range ps {
+		c.atMost("bytes of a log piece", len(p.Data), MaxLogPiece)
+		c.atMost("listed logs", len(p.Others), MaxLogFiles)
+		c.require(p.From >= 0, "a log piece begins before its log")
+		c.text("problem", p.Problem)
+		for _, f := range append([]LogFile{p.Log}, p.Others...) {
+			c.require(f.Attempt >= 0 && f.Member >= AnyMember && f.Bytes >= 0 && f.Changed >= 0, "a log's description is out of range")
+		}
+	}
+}
+
+func (c *checker) wishes(ws []LogWish) {
+	c.atMost("log wishes", len(ws), MaxLogWishes)
+	for _, w := range ws {
+		c.id("run of a log", string(w.Run), false)
+		c.require(w.Attempt >= AnyAttempt && w.Member >= AnyMember && w.Bytes >= 1 && w.Bytes <= MaxLogPiece, "a log wish is out of range")
+	}
 }
 
 func (c *checker) desire(d *SlotDesire) {

@@ -18,7 +18,10 @@ const (
 	MaxText       = 1024 // bytes of an error or a build name
 	MaxHeadBytes  = 4096 // a signed head
 	MaxCredential = 16 << 10
-	MaxInterval   = 3600.0 // seconds between syncs; a lease has at most domain.MaxLease
+	MaxLogWishes  = 4        // in one reply; more wait for the next
+	MaxLogPiece   = 32 << 10 // bytes: four of them are an eighth of a message
+	MaxLogFiles   = 32       // logs of one run that an agent lists
+	MaxInterval   = 3600.0   // seconds between syncs; a lease has at most domain.MaxLease
 )
 
 // EncodeRequest gives the bytes of r, at most domain.MaxMessageBytes.

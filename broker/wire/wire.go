@@ -32,6 +32,7 @@ type SyncRequest struct {
 	Build       string             `msgpack:"build"`   // version of the agent
 	Beat        Telemetry          `msgpack:"beat"`    // measured values for people and planners
 	Missing     []domain.Digest    `msgpack:"missing"` // wanted blobs (SyncReply.Wanted) the agent no longer has
+	Logs        []LogPiece         `msgpack:"logs,omitempty"`
 }
 
 // Telemetry is a machine's state as it measures itself.
@@ -40,6 +41,8 @@ type Telemetry struct {
 	Memory uint64 `msgpack:"mem"` // bytes of the agent process
 	OS     string `msgpack:"os"`
 	Arch   string `msgpack:"arch"`
+	// Sandbox is what holds programs of process runs on this machine, and whether it proved itself; empty before that.
+	Sandbox string `msgpack:"sandbox,omitempty"`
 }
 
 // Phase is what a slot is doing.
@@ -68,13 +71,14 @@ type SlotReport struct {
 	Trained []TrainedChunk `msgpack:"trained"`
 	// Progress grows whenever anything moves: optimizer steps plus bytes moved. The hub renews on growth only.
 	Progress uint64   `msgpack:"prog"`
-	Offer    *Offer   `msgpack:"offer"`  // the finished delta of contribution Number
-	Init     *Init    `msgpack:"init"`   // result of an init unit
-	Eval     *Eval    `msgpack:"eval"`   // result of an evaluate unit
-	Error    string   `msgpack:"error"`  // the trainer's failure under this lease; the slot has stopped
-	Loss     *float64 `msgpack:"loss"`   // running training loss, nil when unknown
-	Speed    float64  `msgpack:"speed"`  // samples per second while training, measured by the agent, 0 when unknown
-	Upload   float64  `msgpack:"upload"` // seconds the last delta took to make and send, 0 when unknown
+	Offer    *Offer   `msgpack:"offer"`          // the finished delta of contribution Number
+	Init     *Init    `msgpack:"init"`           // result of an init unit
+	Eval     *Eval    `msgpack:"eval"`           // result of an evaluate unit
+	Error    string   `msgpack:"error"`          // the trainer's failure under this lease; the slot has stopped
+	Tail     []string `msgpack:"tail,omitempty"` // with Error: the last lines that the trainer's program printed
+	Loss     *float64 `msgpack:"loss"`           // running training loss, nil when unknown
+	Speed    float64  `msgpack:"speed"`          // samples per second while training, measured by the agent, 0 when unknown
+	Upload   float64  `msgpack:"upload"`         // seconds the last delta took to make and send, 0 when unknown
 }
 
 // TrainedChunk is one chunk in local weights.
@@ -120,6 +124,44 @@ type SyncReply struct {
 	Wanted     []domain.Digest `msgpack:"wanted"`   // blobs the hub cannot read and asks for again
 	Merged     []MergedRound   `msgpack:"merged"`   // per run the machine works for: deltas up to this round may go
 	Error      *Error          `msgpack:"error"`    // the hub cannot serve: keep computing, ask again
+	Logs       []LogWish       `msgpack:"logs,omitempty"`
+}
+
+// LogWish asks for a piece of what a program of a process run printed on this machine. Agents are behind NAT: the hub can
+// only wish in a reply, and the piece comes with the next request. Pieces are short, so that the link stays quick.
+type LogWish struct {
+	ID      uint64       `msgpack:"id"` // the hub's, to match the piece
+	Run     domain.RunID `msgpack:"run"`
+	Attempt int          `msgpack:"attempt"` // AnyAttempt for the newest
+	Member  int          `msgpack:"member"`  // AnyMember for any
+	From    int64        `msgpack:"from"`    // bytes from the beginning of what was printed; negative: from its end
+	Bytes   int          `msgpack:"bytes"`   // at most, 1 to MaxLogPiece
+}
+
+// What a wish says that does not care.
+const (
+	AnyAttempt = -1
+	AnyMember  = -1
+)
+
+// LogPiece is the agent's answer to a wish: bytes From to From+len(Data) of the attempt's log.
+type LogPiece struct {
+	ID      uint64    `msgpack:"id"`
+	Found   bool      `msgpack:"found"` // there is such a log
+	Log     LogFile   `msgpack:"log"`
+	From    int64     `msgpack:"from"` // where Data begins; behind the wish's when older bytes are gone
+	Data    []byte    `msgpack:"data,omitempty"`
+	Others  []LogFile `msgpack:"others,omitempty"` // every log of the run on this machine, oldest first, at most MaxLogFiles
+	Problem string    `msgpack:"problem,omitempty"`
+}
+
+// LogFile describes what one attempt printed.
+type LogFile struct {
+	Attempt int   `msgpack:"attempt"`
+	Member  int   `msgpack:"member"`  // AnyMember in a fused run
+	Bytes   int64 `msgpack:"bytes"`   // printed so far
+	Open    bool  `msgpack:"open"`    // the program still runs
+	Changed int64 `msgpack:"changed"` // unix seconds of the newest line
 }
 
 // MergedRound says up to which round a run's deltas are in the log.

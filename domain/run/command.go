@@ -119,6 +119,7 @@ type (
 		Slot  domain.SlotID
 		Epoch domain.Epoch
 		Error string
+		Tail  []string // the last lines that the trainer's program printed, oldest first
 	}
 )
 

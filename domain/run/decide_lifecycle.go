@@ -87,7 +87,7 @@ func decideEvaluation(s *State, c RecordEvaluation) ([]event.Data, error) {
 		return nil, err
 	}
 	if c.Samples < 1 || !(c.Accuracy >= 0 && c.Accuracy <= 1) || !finite(c.Loss) {
-		return evaluationFailed(s, l, fmt.Sprintf("accuracy %v and loss %v on %d samples are no measurement", c.Accuracy, c.Loss, c.Samples)), nil
+		return evaluationFailed(s, l, fmt.Sprintf("accuracy %v and loss %v on %d samples are no measurement", c.Accuracy, c.Loss, c.Samples), nil), nil
 	}
 	facts := []event.Data{
 		&Evaluated{Round: s.Evaluation.Round, Slot: c.Slot, Epoch: c.Epoch, Model: s.Evaluation.Model,
@@ -111,11 +111,11 @@ func decideFailTask(s *State, c FailTask) ([]event.Data, error) {
 	count := s.TaskFails[c.Slot] + 1
 	switch l.Unit {
 	case UnitEvaluate:
-		return evaluationFailed(s, l, reason), nil
+		return evaluationFailed(s, l, reason, tailOf(c.Tail)), nil
 	case UnitInit:
 		count = s.InitFails + 1
 	}
-	facts := []event.Data{&TaskFailed{Slot: c.Slot, Epoch: l.Epoch, Unit: l.Unit, Error: reason, Count: count, Returned: s.Held(c.Slot)}}
+	facts := []event.Data{&TaskFailed{Slot: c.Slot, Epoch: l.Epoch, Unit: l.Unit, Error: reason, Count: count, Returned: s.Held(c.Slot), Tail: tailOf(c.Tail)}}
 	if count < MaxTaskFailures {
 		return facts, nil
 	}
@@ -124,10 +124,18 @@ func decideFailTask(s *State, c FailTask) ([]event.Data, error) {
 	return append(facts, &Failed{Reason: domain.Clip(why, domain.MaxReasonLength)}), nil
 }
 
+// tailOf keeps the newest lines of what a program printed, each cut to its limit; nil for none.
+func tailOf(lines []string) (tail []string) {
+	for _, line := range lines[max(0, len(lines)-MaxTailLines):] {
+		tail = append(tail, domain.Clip(line, MaxTailLine))
+	}
+	return tail
+}
+
 // evaluationFailed counts a failed attempt to measure. After the last one the run goes on without the measurement.
-func evaluationFailed(s *State, l *Lease, reason string) []event.Data {
+func evaluationFailed(s *State, l *Lease, reason string, tail []string) []event.Data {
 	e := s.Evaluation
-	failed := &EvaluationFailed{Round: e.Round, Slot: l.Slot, Epoch: l.Epoch, Error: domain.Clip(reason, domain.MaxReasonLength), Count: e.Failures + 1}
+	failed := &EvaluationFailed{Round: e.Round, Slot: l.Slot, Epoch: l.Epoch, Error: domain.Clip(reason, domain.MaxReasonLength), Count: e.Failures + 1, Tail: tail}
 	failed.GaveUp = failed.Count >= MaxEvaluationFailures
 	if failed.GaveUp && e.Final {
 		return []event.Data{failed, &Completed{Model: s.Base, Samples: s.Counted}}

@@ -72,6 +72,7 @@ type (
 		Error    string           `msgpack:"error"`
 		Count    int              `msgpack:"count"` // failures of this unit so far
 		Returned []domain.ChunkID `msgpack:"returned,omitempty"`
+		Tail     []string         `msgpack:"tail,omitempty"` // the last lines that the program printed, at most MaxTailLines
 	}
 
 	// Initialised gives the run its first base.
@@ -232,6 +233,7 @@ type (
 		Error  string        `msgpack:"error"`
 		Count  int           `msgpack:"count"`
 		GaveUp bool          `msgpack:"gave_up"`
+		Tail   []string      `msgpack:"tail,omitempty"` // as in TaskFailed
 	}
 )
 

@@ -15,6 +15,7 @@ import (
 const (
 	MaxCommandWords = 64   // far above what a person writes by hand
 	MaxCommandWord  = 1024 // bytes
+	MaxImage        = 255  // bytes of a container image's name
 	// ProcessBlock is the shuffle block of a process run. The data lie where the program has them, so blocks save no
 	// transfer; they bound what must be shuffled to find the samples of one chunk.
 	ProcessBlock = 1 << 16
@@ -43,7 +44,7 @@ func checkProcess(s *Spec) error {
 			err = bad(field, "empty", "a program")
 		}
 	}
-	return first(err,
+	return first(err, checkImage(s),
 		within("data.samples", s.Data.Samples, 2, MaxSamples),
 		within("data.heldout", s.Data.Heldout, 0, MaxSamples),
 		within("data.features", s.Data.Features, 0, MaxFeatures),
@@ -51,6 +52,23 @@ func checkProcess(s *Spec) error {
 		unused("data.path", s.Data.Path), unused("data.label", s.Data.Label), unused("data.holdout", s.Data.Holdout),
 		unused("model", s.Model), unused("optimizer", s.Optimizer), unused("schedule", s.Schedule),
 	)
+}
+
+// checkImage checks the name of the container's image: it becomes a word of another program's command line, so it cannot
+// begin like an option.
+func checkImage(s *Spec) error {
+	odd := strings.ContainsFunc(s.Container, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/:@", r))
+	})
+	switch {
+	case s.Container == "":
+		return nil
+	case odd || len(s.Container) > MaxImage || strings.ContainsRune("._-/:@", rune(s.Container[0])):
+		return bad("container", fmt.Sprintf("%q", domain.Clip(s.Container, 80)), "the name of an image, for example pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime")
+	case s.Python != "":
+		return domain.Invalid(opSpec, "python and container are both set", "the image brings its own interpreter: remove python, or name the program in command")
+	}
+	return nil
 }
 
 // unused refuses a setting of the built-in trainer in a process run.
@@ -66,7 +84,7 @@ func checkNoProcess(s *Spec) error {
 	for _, f := range []struct {
 		name string
 		v    any
-	}{{"command", s.Command}, {"python", s.Python}, {"code", s.Code}, {"data.samples", s.Data.Samples}, {"data.heldout", s.Data.Heldout},
+	}{{"command", s.Command}, {"python", s.Python}, {"code", s.Code}, {"network", s.Network}, {"container", s.Container}, {"data.samples", s.Data.Samples}, {"data.heldout", s.Data.Heldout},
 		{"data.features", s.Data.Features}, {"data.classes", s.Data.Classes}} {
 		if !reflect.ValueOf(f.v).IsZero() {
 			return domain.Invalid(opSpec, f.name+" is set, but the trainer is "+s.Trainer, "add trainer: process, or remove "+f.name)

@@ -50,6 +50,10 @@ type Spec struct {
 	Python string `yaml:"python" json:"python,omitempty" msgpack:"python,omitempty"`
 	// Code is the folder that is packed for a process run, as the owner named it, for people.
 	Code string `yaml:"code" json:"code,omitempty" msgpack:"code,omitempty"`
+	// Network lets the program of a process run open sockets where machines keep programs in a sandbox.
+	Network bool `yaml:"network" json:"network,omitempty" msgpack:"network,omitempty"`
+	// Container is the image that the program runs in, with docker or podman; machines with neither refuse the run.
+	Container string `yaml:"container" json:"container,omitempty" msgpack:"container,omitempty"`
 }
 
 // Data says where the samples are and what they are.

@@ -10,6 +10,8 @@ const (
 	MaxChunks             = 1 << 20 // chunks over all epochs; the state holds 24 bytes for each
 	MaxRoundChunks        = 1 << 15 // chunks of one round; a RoundOpened event must stay below domain.MaxEventBytes
 	MaxContributions      = 1 << 11 // accepted deltas of one round: RoundMerged names each with some 170 bytes
+	MaxTailLines          = 20      // of what a failed program printed, in the fact
+	MaxTailLine           = 300     // bytes of such a line; with MaxTailLines 6 KB a failure, three of which end a run
 	MaxTaskFailures       = 3       // task errors of one unit before the run fails
 	MaxEvaluationFailures = 3       // after these the run completes "not evaluated"
 	MaxRefusals           = 3       // refusals in a row that quarantine a machine

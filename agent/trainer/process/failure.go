@@ -40,6 +40,9 @@ func (f *Failure) Error() string {
 	return f.Why + " (" + f.Next + ")"
 }
 
+// LastLines is for trainer.LastLines.
+func (f *Failure) LastLines() []string { return f.Tail }
+
 // Unwrap gives it domain.KindInvalid: trying the same again on the same machine cannot help.
 func (f *Failure) Unwrap() error { return domain.Invalid("", f.Why, f.Next) }
 
