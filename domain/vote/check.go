@@ -9,9 +9,12 @@ import (
 // sumSlack is how far a row's probabilities may sum from 1: a softmax in bf16 over many classes is off by a percent.
 const sumSlack = 0.02
 
+// SingleMember stands for Input.Single in a MemberError.
+const SingleMember = -1
+
 // MemberError says that one member's outputs cannot be used; the others may vote without it.
 type MemberError struct {
-	Member int    // index in Input.Members
+	Member int    // index in Input.Members, or SingleMember
 	Why    string // "row 3: probability of class 1 is not a number"
 }
 
@@ -31,25 +34,39 @@ func (in Input) check() error {
 	case len(in.Labels) == 0:
 		return domain.Invalid(op, "no rows are held out", "set data.holdout above 0")
 	}
-	for i, l := range in.Labels {
-		if l < 0 || int(l) >= in.Classes {
-			return domain.Integrity(op, fmt.Sprintf("row %d has class %d of %d", i, l, in.Classes), "")
-		}
+	if err := checkLabels(op, in.Labels, len(in.Labels), in.Classes); err != nil {
+		return err
 	}
 	for m, p := range in.Members {
-		if err := checkMember(m, in.Classes, in.Labels, p); err != nil {
+		if err := checkMember(m, in.Classes, len(in.Labels), p); err != nil {
 			return err
+		}
+	}
+	if in.Single != nil {
+		return checkMember(SingleMember, in.Classes, len(in.Labels), in.Single)
+	}
+	return nil
+}
+
+// checkLabels holds labels to be classes of as many rows.
+func checkLabels(op string, labels []int32, rows, classes int) error {
+	if len(labels) != rows {
+		return domain.Integrity(op, fmt.Sprintf("%d labels for %d rows", len(labels), rows), "")
+	}
+	for i, l := range labels {
+		if l < 0 || int(l) >= classes {
+			return domain.Integrity(op, fmt.Sprintf("row %d has class %d of %d", i, l, classes), "")
 		}
 	}
 	return nil
 }
 
 // checkMember holds one member's rows to be probabilities.
-func checkMember(m, classes int, labels []int32, p []float32) error {
-	if len(p) != len(labels)*classes {
-		return &MemberError{m, fmt.Sprintf("%d values for %d rows of %d classes", len(p), len(labels), classes)}
+func checkMember(m, classes, rows int, p []float32) error {
+	if len(p) != rows*classes {
+		return &MemberError{m, fmt.Sprintf("%d values for %d rows of %d classes", len(p), rows, classes)}
 	}
-	for row := range labels {
+	for row := range rows {
 		sum := 0.0
 		for c, v := range p[row*classes : (row+1)*classes] {
 			if !(v >= 0 && v <= 1+sumSlack) { // NaN fails both

@@ -38,7 +38,7 @@ func (c Combiner) Row(members [][]float32, out []float64) (Answer, error) {
 		if p == nil {
 			continue
 		}
-		if err := checkMember(m, len(out), []int32{0}, p); err != nil {
+		if err := checkMember(m, len(out), 1, p); err != nil {
 			return Answer{}, err
 		}
 		votes++

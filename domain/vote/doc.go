@@ -31,7 +31,7 @@ func Rules() []Rule { return []Rule{Mean, Majority, LogOdds, Stacking, Greedy, A
 // Limits of a vote.
 const (
 	// MaxMembers bounds the members of one vote: their pairs must fit an event.
-	MaxMembers = 128
+	MaxMembers = 256
 	// MaxValues bounds members × rows × classes in memory: 64 MiB of float32. Beyond it every n-th row is used (Stride).
 	MaxValues = 1 << 24
 	// MinFitRows is the least a part must have before anything is fitted on it. Below it, all rows are test rows, weights
@@ -52,6 +52,7 @@ type Input struct {
 	Classes int
 	Labels  []int32     // [rows], 0 to Classes−1
 	Members [][]float32 // for each member [rows, Classes] probabilities, in the order of the rows
+	Single  []float32   // the same of a model that is compared and has no vote; may be nil
 }
 
 // Result is a vote: how to combine the members, and how good all of it is on the test part.
@@ -71,6 +72,7 @@ type Result struct {
 	Members []Score `json:"members" msgpack:"members"`
 	Mean    Score   `json:"mean_single" msgpack:"mean_single"` // mean of the members' scores
 	Vote    Score   `json:"vote" msgpack:"vote"`
+	Single  *Score  `json:"single,omitempty" msgpack:"single,omitempty"`
 	// Best is the member that did best on the fitting part: what one would have picked without the test part.
 	Best int `json:"best" msgpack:"best"`
 	// Pairs are test rows on which two members name different classes: (0,1), (0,2), …, (1,2), …

@@ -14,31 +14,38 @@ import (
 
 // Tensors of an outputs file, in canonical order.
 const (
-	labelsName        = "labels"        // I32 [rows]
+	labelsName        = "labels"        // I32 [rows], may be missing
 	probabilitiesName = "probabilities" // F32 [rows, classes]
 )
 
 const opRead = "read member outputs"
 
-// Outputs is what one member says about the held-out rows.
+// Outputs is what one member says about the held-out rows, in their order.
 type Outputs struct {
 	Classes       int
-	Labels        []int32   // [rows]
 	Probabilities []float32 // [rows, Classes]
+	// Labels [rows] are the truth where the packed data does not have it, since a program of the owner's own reads its
+	// data itself; nil otherwise.
+	Labels []int32
 }
 
 // WriteOutputs writes a member's outputs as a safetensors file. It refuses what no vote could read.
 func WriteOutputs(w io.Writer, o Outputs) error {
 	const op = "write member outputs"
-	rows := len(o.Labels)
-	if rows == 0 || o.Classes < 1 || len(o.Probabilities) != rows*o.Classes {
-		return domain.Invalid(op, fmt.Sprintf("%d probabilities for %d rows and %d classes", len(o.Probabilities), rows, o.Classes), "give every row a probability for every class")
+	if o.Classes < 1 || len(o.Probabilities) == 0 || len(o.Probabilities)%o.Classes != 0 {
+		return domain.Invalid(op, fmt.Sprintf("%d probabilities for %d classes", len(o.Probabilities), o.Classes), "give every row a probability for every class")
 	}
-	if err := checkMember(0, o.Classes, o.Labels, o.Probabilities); err != nil {
+	rows := len(o.Probabilities) / o.Classes
+	if err := checkMember(0, o.Classes, rows, o.Probabilities); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
+	if o.Labels != nil {
+		if err := checkLabels(op, o.Labels, rows, o.Classes); err != nil {
+			return err
+		}
+	}
 	buf := bufio.NewWriterSize(w, 64<<10)
-	out, err := safetensors.NewWriter(buf, outputTensors(rows, o.Classes), map[string]string{"format": "pt"})
+	out, err := safetensors.NewWriter(buf, outputTensors(rows, o.Classes, o.Labels != nil), map[string]string{"format": "pt"})
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
@@ -67,11 +74,15 @@ func WriteOutputs(w io.Writer, o Outputs) error {
 	return nil
 }
 
-func outputTensors(rows, classes int) []safetensors.Tensor {
-	return []safetensors.Tensor{
+func outputTensors(rows, classes int, labels bool) []safetensors.Tensor {
+	ts := []safetensors.Tensor{
 		{Name: labelsName, DType: safetensors.I32, Shape: []int64{int64(rows)}},
 		{Name: probabilitiesName, DType: safetensors.F32, Shape: []int64{int64(rows), int64(classes)}},
 	}
+	if !labels {
+		return ts[1:]
+	}
+	return ts
 }
 
 // Stride is the distance between the rows that a vote of so many members uses: 1 unless all of them together hold more
@@ -93,11 +104,15 @@ func ReadOutputs(r io.Reader, rows, classes, stride int) (Outputs, error) {
 	if err != nil {
 		return Outputs{}, fmt.Errorf("%s: %w", opRead, err)
 	}
-	if err := safetensors.Compare(outputTensors(rows, classes), file.Tensors()); err != nil {
+	labels := len(file.Tensors()) == 2
+	if err := safetensors.Compare(outputTensors(rows, classes, labels), file.Tensors()); err != nil {
 		return Outputs{}, domain.Integrity(opRead, err.Error(), "")
 	}
-	o := Outputs{Classes: classes, Labels: make([]int32, 0, used), Probabilities: make([]float32, 0, used*classes)}
-	err = walk(file, rows, 1, stride, func(bits uint32) { o.Labels = append(o.Labels, int32(bits)) })
+	o := Outputs{Classes: classes, Probabilities: make([]float32, 0, used*classes)}
+	if labels {
+		o.Labels = make([]int32, 0, used)
+		err = walk(file, rows, 1, stride, func(bits uint32) { o.Labels = append(o.Labels, int32(bits)) })
+	}
 	if err == nil {
 		err = walk(file, rows, classes, stride, func(bits uint32) { o.Probabilities = append(o.Probabilities, math.Float32frombits(bits)) })
 	}

@@ -6,10 +6,12 @@ const (
 	gridEnd   = 96
 )
 
-// gridAt is the temperature of a place on the grid.
+// gridAt is the temperature of a place on the grid. Whole powers of two are exact.
 func gridAt(i int) float64 {
 	const ln2 = ln2Hi + ln2Lo
-	return exp(float64(float64(i)*ln2) / gridSteps)
+	octave := (i + gridEnd) / gridSteps // from 0, since i ≥ −gridEnd
+	rest := i + gridEnd - octave*gridSteps
+	return float64(exp(float64(float64(rest)*ln2)/gridSteps) * float64(int(1)<<octave)) / (1 << (gridEnd / gridSteps))
 }
 
 // softmax turns logits into probabilities in place.

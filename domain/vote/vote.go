@@ -21,10 +21,11 @@ func Compute(in Input, rule Rule) (Result, error) {
 	r := Result{Asked: rule, Rule: c.Rule, Fallback: fallback, Weights: c.Weights,
 		Rows: len(in.Labels), FitRows: len(p.fit), TestRows: len(p.test), Members: make([]Score, len(in.Members))}
 	for m := range in.Members {
-		alone := Combiner{Rule: Mean, Weights: make([]float64, len(in.Members))}
-		alone.Weights[m] = 1
-		f := in.forecast(alone)
-		r.Members[m] = score(f, func(i int) int { return int(picks[m][i]) }, p.test, in.Labels, temperature(f, p.fit, in.Labels))
+		r.Members[m] = in.alone(in.Members[m], p)
+	}
+	if in.Single != nil {
+		s := in.alone(in.Single, p)
+		r.Single = &s
 	}
 	r.Mean = meanScore(r.Members)
 	f := in.forecast(c)
@@ -95,6 +96,14 @@ func best(in Input, picks [][]int32, p parts) (member int) {
 		}
 	}
 	return member
+}
+
+// alone scores one model by itself.
+func (in Input) alone(model []float32, p parts) Score {
+	one := Input{Classes: in.Classes, Labels: in.Labels, Members: [][]float32{model}}
+	f := one.forecast(Combiner{Rule: Mean, Weights: []float64{1}})
+	class := func(i int) int { return argmax(one.row(0, i)) }
+	return score(f, class, p.test, in.Labels, temperature(f, p.fit, in.Labels))
 }
 
 // row is what member m gives row i.
