@@ -11,7 +11,7 @@ func gridAt(i int) float64 {
 	const ln2 = ln2Hi + ln2Lo
 	octave := (i + gridEnd) / gridSteps // from 0, since i ≥ −gridEnd
 	rest := i + gridEnd - octave*gridSteps
-	return float64(exp(float64(float64(rest)*ln2)/gridSteps) * float64(int(1)<<octave)) / (1 << (gridEnd / gridSteps))
+	return float64(exp(float64(float64(rest)*ln2)/gridSteps)*float64(int(1)<<octave)) / (1 << (gridEnd / gridSteps))
 }
 
 // softmax turns logits into probabilities in place.
