@@ -42,10 +42,17 @@ func (g *Gateway) findRun(verb, key string) (r runs.Run, err error) {
 	return r, err
 }
 
+// verbShow is what a caller wants who changes nothing.
+const verbShow = "show"
+
 // findMachine finds a machine as findRun finds a run.
 func (g *Gateway) findMachine(verb, key string) (m fleet.Machine, err error) {
 	g.cfg.Views.Engine.Read(func(uint64) {
-		id, e := single(verb, "machine", key, g.cfg.Views.Fleet.Candidates(key))
+		ids := g.cfg.Views.Fleet.Candidates(key)
+		if gone := g.cfg.Views.Fleet.Revoked(key); verb != verbShow && len(ids) == 0 && len(gone) == 1 {
+			ids = gone // a command that is repeated after its machine was revoked is answered by what it was decided on
+		}
+		id, e := single(verb, "machine", key, ids)
 		m, _ = g.cfg.Views.Fleet.Find(string(id))
 		err = e
 	})

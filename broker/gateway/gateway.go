@@ -94,6 +94,7 @@ type Config struct {
 	PublicURL string       // what machines dial
 	CA        []byte       // PEM
 	Pin       identity.Pin // of the CA, for join tokens
+	Secret    []byte       // the hub's own: what repeated requests are told again follows from it
 	HeadKey   []byte       // Ed25519 public key of signed heads
 	Binary    string       // path of this program, offered for installation
 	Version   string
@@ -194,7 +195,7 @@ func (g *Gateway) routes() http.Handler {
 		r.Put("/blobs/{digest}", g.blobPut)
 	})
 	r.Group(func(r chi.Router) {
-		r.Use(g.operatorOnly)
+		r.Use(g.operatorOnly, g.idempotent)
 		g.api(r)
 		r.Get("/api/v1/log", g.readLog)
 		r.Get("/metrics", func(w http.ResponseWriter, r *http.Request) { g.cfg.Metrics.ServeHTTP(w, r) })
@@ -210,7 +211,8 @@ func (g *Gateway) routes() http.Handler {
 }
 
 // apiText is the description in the OpenAPI document: what huma's routes do not show.
-const apiText = "The operator's API: every request carries `Authorization: Bearer <operator key>`. Besides the paths below: " +
+const apiText = "The operator's API: every request carries `Authorization: Bearer <operator key>`. A POST may carry `Idempotency-Key`, so that it can be " +
+	"repeated when its answer got lost. Lists come in pages: `after`, `limit`, and a `Link` header with the next one. Besides the paths below: " +
 	"`GET /api/v1/log?from=N` streams the records of the event log as lines of JSON; " +
 	"`GET /api/v1/events?run=&kind=&after=&since=&follow=` streams events as server-sent events with CloudEvents in them, described at " +
 	"`/api/v1/events/schemas` and `/api/v1/events/asyncapi.json`; `GET /metrics` is for Prometheus; `HEAD`, `PUT` and `GET /blobs/<sha256>` carry parts and manifests " +
@@ -235,6 +237,7 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	g.registerObservers(api)
 	g.registerWebhooks(api)
 	describeProblems(api.OpenAPI())
+	describeKeys(api.OpenAPI())
 	allowDefaults(api.OpenAPI().Components.Schemas)
 	return api
 }

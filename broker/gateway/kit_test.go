@@ -88,14 +88,35 @@ func newRig(t testing.TB, change func(*gateway.Config), tune ...func(*gateway.Ga
 	key, err := identity.NewOperatorKey(bytes.NewReader(bytes.Repeat([]byte("operator"), 64)))
 	r.must(err)
 	r.key = key.Plain()
+	r.start(l, change, tune...)
+	r.must(r.service.Do(context.Background(), hub.Do{Command: "c-found", Actor: "hub", Targets: []hub.Target{{Kind: event.KindPool, ID: pool.ID, Command: pool.Found{At: time.Now()}}}}))
+	trust, err := identity.TrustTLS(r.keys.CA())
+	r.must(err)
+	r.http = &http.Client{Transport: &http.Transport{TLSClientConfig: trust, MaxIdleConnsPerHost: 64}}
+	t.Cleanup(r.close)
+	return r
+}
+
+// restart ends the hub and begins another one with the same log, keys and address.
+func (r *rig) restart(change func(*gateway.Config)) {
+	r.t.Helper()
+	r.close()
+	l, err := net.Listen("tcp", r.addr)
+	r.must(err)
+	r.start(l, change)
+}
+
+// start brings a service and a front up on the listener.
+func (r *rig) start(l net.Listener, change func(*gateway.Config), tune ...func(*gateway.Gateway)) {
+	r.t.Helper()
 	r.service = hub.NewService(hub.ServiceConfig{Core: hub.Config{Timing: domain.TimingOf(24 * time.Second), Process: "p"}, Log: r.log, Registry: registry(),
 		Blobs: r.blobs, Logger: zerolog.Nop()})
 	cfg := gateway.Config{Hub: r.service, Views: gateway.NewViews(), Log: r.log, Blobs: r.blobs, Registry: registry(),
-		Operator: func(k string) bool { return k == r.key }, Enrol: r, Websocket: "127.0.0.1:1", PublicURL: "https://" + r.addr, CA: r.keys.CA(), Pin: r.keys.Pin(),
+		Operator: func(k string) bool { return k == r.key }, Enrol: r, Websocket: "127.0.0.1:1", PublicURL: "https://" + r.addr, CA: r.keys.CA(), Pin: r.keys.Pin(), Secret: r.keys.RepeatSecret(),
 		HeadKey: []byte("head"), Binary: "/dev/null", Version: "v1 $(rm -rf /)", Now: r.now, NewID: r.newID, Logger: zerolog.New(r.logged)}
 	r.service.OnCommitted(func(es []event.Envelope) {
 		if err := cfg.Views.Engine.Apply(es...); err != nil {
-			t.Error(err)
+			r.t.Error(err)
 		}
 	})
 	if change != nil {
@@ -106,13 +127,7 @@ func newRig(t testing.TB, change func(*gateway.Config), tune ...func(*gateway.Ga
 		f(r.front)
 	}
 	r.must(r.service.Start(context.Background()))
-	r.must(r.service.Do(context.Background(), hub.Do{Command: "c-found", Actor: "hub", Targets: []hub.Target{{Kind: event.KindPool, ID: pool.ID, Command: pool.Found{At: time.Now()}}}}))
 	r.front.Start(l, &tls.Config{Certificates: []tls.Certificate{r.keys.ServerCertificate()}})
-	trust, err := identity.TrustTLS(r.keys.CA())
-	r.must(err)
-	r.http = &http.Client{Transport: &http.Transport{TLSClientConfig: trust, MaxIdleConnsPerHost: 64}}
-	t.Cleanup(r.close)
-	return r
 }
 
 func (r *rig) close() {
@@ -166,6 +181,11 @@ type problem struct {
 }
 
 func (r *rig) send(method, path, key string, body any) (answer, error) {
+	return r.sendAs(method, path, key, "", body)
+}
+
+// sendAs sends under an idempotency key, none when it is empty.
+func (r *rig) sendAs(method, path, key, once string, body any) (answer, error) {
 	var b []byte
 	switch v := body.(type) {
 	case nil:
@@ -185,6 +205,9 @@ func (r *rig) send(method, path, key string, body any) (answer, error) {
 	}
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if once != "" {
+		req.Header.Set("Idempotency-Key", once)
 	}
 	if len(b) > 0 {
 		req.Header.Set("Content-Type", "application/json")

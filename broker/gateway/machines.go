@@ -22,19 +22,20 @@ type (
 		MachinePath
 		Body *Reasoned // may be left out
 	}
-	machineBody  struct{ Body fleet.Machine }
-	machinesBody struct{ Body []fleet.Machine }
+	machineBody struct{ Body fleet.Machine }
 )
 
 func (g *Gateway) registerMachines(api huma.API) {
 	huma.Register(api, op("list-machines", http.MethodGet, "/api/v1/machines", "List machines, oldest first"),
-		func(ctx context.Context, _ *struct{}) (*machinesBody, error) {
-			out := &machinesBody{}
-			g.cfg.Views.Engine.Read(func(uint64) { out.Body = g.cfg.Views.Fleet.List() })
-			return out, nil
+		func(_ context.Context, in *Page) (*listBody[fleet.Machine], error) {
+			var all []fleet.Machine
+			g.cfg.Views.Engine.Read(func(uint64) { all = g.cfg.Views.Fleet.List() })
+			return pageOf(g, *in, "/api/v1/machines", all, func(m fleet.Machine) string { return string(m.ID) })
 		})
 	huma.Register(api, op("show-machine", http.MethodGet, "/api/v1/machines/{id}", "Show a machine"),
-		func(ctx context.Context, in *MachinePath) (*machineBody, error) { return g.showMachine("show", in.ID) })
+		func(ctx context.Context, in *MachinePath) (*machineBody, error) {
+			return g.showMachine(verbShow, in.ID)
+		})
 	for _, c := range []struct {
 		verb, summary string
 		command       func(reason string) machine.Command

@@ -55,10 +55,10 @@ type CreatedObserver struct {
 
 func (g *Gateway) registerObservers(api huma.API) {
 	huma.Register(api, op("list-observers", http.MethodGet, "/api/v1/observers", "List systems that may read events"),
-		func(ctx context.Context, _ *struct{}) (*struct{ Body []observers.Observer }, error) {
-			out := &struct{ Body []observers.Observer }{}
-			g.cfg.Views.Engine.Read(func(uint64) { out.Body = g.cfg.Views.Observers.List() })
-			return out, nil
+		func(_ context.Context, in *Page) (*listBody[observers.Observer], error) {
+			var all []observers.Observer
+			g.cfg.Views.Engine.Read(func(uint64) { all = g.cfg.Views.Observers.List() })
+			return pageOf(g, *in, "/api/v1/observers", all, func(o observers.Observer) string { return string(o.ID) })
 		})
 	huma.Register(api, op("create-observer", http.MethodPost, "/api/v1/observers", "Let another system read events"),
 		func(ctx context.Context, in *struct{ Body CreateObserver }) (*struct{ Body CreatedObserver }, error) {
@@ -86,7 +86,7 @@ func (g *Gateway) createObserver(ctx context.Context, in CreateObserver) (Create
 	if end := g.cfg.Events.Position(); in.From > end+1 {
 		in.From = end + 1 // a place that nobody can know yet: begin with what comes
 	}
-	id := domain.ObserverID(readableID(in.Name, "observer", tailOf(g.cfg.NewID("o"))))
+	id := domain.ObserverID(readableID(in.Name, "observer", g.tail(ctx, "o")))
 	account, err := g.cfg.Observers.NewObserver(id)
 	if err != nil {
 		return CreatedObserver{}, g.problemOf(err)
@@ -103,13 +103,16 @@ func (g *Gateway) createObserver(ctx context.Context, in CreateObserver) (Create
 	if err := g.do(ctx, hub.Target{Kind: event.KindPool, ID: pool.ID, Command: c}); err != nil {
 		return CreatedObserver{}, err
 	}
-	o, _ := g.observer(id)
+	o, ok := g.observer(id)
+	if !ok || !o.Live(now) { // a repeated request may come when its observer was ended
+		return CreatedObserver{}, g.problemOf(domain.Conflict("create observer "+string(id), "it was made before and has ended since", "use a fresh "+idempotencyHeader))
+	}
 	credential, err := g.cfg.Observers.AdmitObserver(ctx, o)
 	if err != nil {
 		return CreatedObserver{}, g.problemOf(err)
 	}
 	return CreatedObserver{Observer: o, Credential: credential, URL: strings.Replace(g.cfg.PublicURL, "https://", "wss://", 1) + "/nats", CA: string(g.cfg.CA),
-		Stream: wire.FeedStream, Consumer: account, APIPrefix: wire.FeedAPI, Subject: feed.Filter(o.Run)}, nil
+		Stream: wire.FeedStream, Consumer: o.Account, APIPrefix: wire.FeedAPI, Subject: feed.Filter(o.Run)}, nil
 }
 
 func (g *Gateway) observer(id domain.ObserverID) (o observers.Observer, ok bool) {

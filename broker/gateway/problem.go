@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -88,6 +89,13 @@ func (p *problem) write(w http.ResponseWriter) {
 // unauthorized answers a request without a valid key or token.
 func unauthorized(w http.ResponseWriter, why, next string) {
 	p := &problem{Status: http.StatusUnauthorized, Title: http.StatusText(http.StatusUnauthorized), Detail: why, Kind: domain.KindDenied, Next: next}
+	p.write(w)
+}
+
+// tooLarge answers a body beyond its limit.
+func tooLarge(w http.ResponseWriter, limit int64) {
+	p := &problem{Status: http.StatusRequestEntityTooLarge, Title: http.StatusText(http.StatusRequestEntityTooLarge), Kind: domain.KindInvalid,
+		Detail: fmt.Sprintf("the body is longer than %d bytes", limit), Next: "the API is described at /api/v1/openapi.json"}
 	p.write(w)
 }
 

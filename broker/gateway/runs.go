@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -55,21 +58,24 @@ type (
 		Body *Reasoned // may be left out
 	}
 	runBody  struct{ Body runs.Run }
-	runsBody struct{ Body []runs.Run }
 	eventsIn struct {
 		RunPath
 		After uint64 `query:"after" doc:"return lines behind this sequence"`
+		Limit int    `query:"limit" minimum:"0" maximum:"1000" doc:"how many at most; 500 when absent"`
 		Wait  int    `query:"wait" minimum:"0" maximum:"25" doc:"seconds to wait for the first line"`
 	}
-	eventsBody struct{ Body RunEvents }
+	eventsBody struct {
+		Link string `header:"Link" doc:"the next page, while there is one: <path>; rel=\"next\""`
+		Body RunEvents
+	}
 )
 
 func (g *Gateway) registerRuns(api huma.API) {
 	huma.Register(api, op("list-runs", http.MethodGet, "/api/v1/runs", "List runs, oldest first"),
-		func(ctx context.Context, _ *struct{}) (*runsBody, error) {
-			out := &runsBody{}
-			g.cfg.Views.Engine.Read(func(uint64) { out.Body = g.cfg.Views.Runs.List() })
-			return out, nil
+		func(_ context.Context, in *Page) (*listBody[runs.Run], error) {
+			var all []runs.Run
+			g.cfg.Views.Engine.Read(func(uint64) { all = g.cfg.Views.Runs.List() })
+			return pageOf(g, *in, "/api/v1/runs", all, func(r runs.Run) string { return string(r.ID) })
 		})
 	huma.Register(api, op("submit-run", http.MethodPost, "/api/v1/runs", "Submit a run"),
 		func(ctx context.Context, in *struct{ Body SubmitRun }) (*runBody, error) {
@@ -108,9 +114,10 @@ func op(id, method, path, summary string) huma.Operation {
 }
 
 // do hands commands to the hub as the operator. The hub feeds the views before it answers, so that a read after this
-// sees the change. A caller that gives up leaves the command to the hub: it is decided or not, and a repetition is safe.
+// sees the change. A caller that gives up leaves the command to the hub: it is decided or not, and under an idempotency
+// key a repetition is safe whatever it asks for.
 func (g *Gateway) do(ctx context.Context, targets ...hub.Target) error {
-	err := g.cfg.Hub.Do(ctx, hub.Do{Command: domain.CommandID(g.cfg.NewID("c")), Actor: operator, Targets: targets})
+	err := g.cfg.Hub.Do(ctx, hub.Do{Command: g.command(ctx), Actor: operator, Targets: targets})
 	if err != nil {
 		return g.problemOf(err)
 	}
@@ -120,7 +127,7 @@ func (g *Gateway) do(ctx context.Context, targets ...hub.Target) error {
 func (g *Gateway) submitRun(ctx context.Context, in SubmitRun) (*runBody, error) {
 	id := in.ID
 	if id == "" {
-		id = readableID(in.Spec.Name, "run", tailOf(g.cfg.NewID("r")))
+		id = readableID(in.Spec.Name, "run", g.tail(ctx, "r"))
 	}
 	if _, err := domain.ParseID[domain.RunID]("run", id); err != nil {
 		return nil, g.problemOf(err)
@@ -166,12 +173,16 @@ func (g *Gateway) showRun(verb, key string) (*runBody, error) {
 	return &runBody{Body: r}, nil
 }
 
+// defaultLines is a page of a run's timeline.
+const defaultLines = 500
+
 // runEvents waits at most in.Wait seconds for a line behind in.After.
 func (g *Gateway) runEvents(ctx context.Context, in *eventsIn) (*eventsBody, error) {
 	r, err := g.showRun("show", in.ID)
 	if err != nil {
 		return nil, err
 	}
+	limit := cmp.Or(in.Limit, defaultLines)
 	wait, cancel := context.WithTimeout(ctx, min(time.Duration(in.Wait)*time.Second, maxWait))
 	defer cancel()
 	for {
@@ -179,8 +190,12 @@ func (g *Gateway) runEvents(ctx context.Context, in *eventsIn) (*eventsBody, err
 		var at uint64
 		g.cfg.Views.Engine.Read(func(position uint64) {
 			at = position
-			out.Body.Lines = g.cfg.Views.Timeline.Since(r.Body.ID, in.After, 500)
+			out.Body.Lines = g.cfg.Views.Timeline.Since(r.Body.ID, in.After, limit+1)
 		})
+		if len(out.Body.Lines) > limit {
+			out.Body.Lines = out.Body.Lines[:limit]
+			out.Link = nextLink("/api/v1/runs/"+string(r.Body.ID)+"/events", url.Values{"after": {strconv.FormatUint(out.Body.Lines[limit-1].Seq, 10)}, "limit": {strconv.Itoa(limit)}})
+		}
 		if n := len(out.Body.Lines); n > 0 {
 			out.Body.Last = out.Body.Lines[n-1].Seq
 		}

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
 	"net/http"
 	"time"
 
@@ -37,10 +36,10 @@ type CreatedToken struct {
 
 func (g *Gateway) registerTokens(api huma.API) {
 	huma.Register(api, op("list-tokens", http.MethodGet, "/api/v1/tokens", "List join tokens by their public ids"),
-		func(ctx context.Context, _ *struct{}) (*struct{ Body []fleet.Token }, error) {
-			out := &struct{ Body []fleet.Token }{}
-			g.cfg.Views.Engine.Read(func(uint64) { out.Body = g.cfg.Views.Fleet.Tokens() })
-			return out, nil
+		func(_ context.Context, in *Page) (*listBody[fleet.Token], error) {
+			var all []fleet.Token
+			g.cfg.Views.Engine.Read(func(uint64) { all = g.cfg.Views.Fleet.Tokens() })
+			return pageOf(g, *in, "/api/v1/tokens", all, func(t fleet.Token) string { return string(t.ID) })
 		})
 	huma.Register(api, op("create-token", http.MethodPost, "/api/v1/tokens", "Make a join token"),
 		func(ctx context.Context, in *struct {
@@ -66,13 +65,26 @@ func (g *Gateway) createToken(ctx context.Context, in CreateToken) (CreatedToken
 	if in.Seconds == 0 {
 		life = defaultTokenLife
 	}
-	t, err := identity.NewToken(rand.Reader, g.cfg.Pin)
+	draw, err := g.random(ctx, "join token")
+	if err != nil {
+		return CreatedToken{}, g.problemOf(err)
+	}
+	t, err := identity.NewToken(draw, g.cfg.Pin)
 	if err != nil {
 		return CreatedToken{}, g.problemOf(err)
 	}
 	now := g.cfg.Now()
 	c := CreatedToken{ID: t.ID(), Token: t.Plain(), Uses: max(in.Uses, 1), Expires: now.Add(life).UTC().Truncate(time.Second), URL: g.cfg.PublicURL}
 	c.Join = "tensorturn agent join " + g.cfg.PublicURL + " --token " + c.Token
-	err = g.do(ctx, hub.Target{Kind: event.KindPool, ID: pool.ID, Command: pool.CreateToken{ID: t.ID(), Hash: t.Hash(), Expires: c.Expires, Uses: c.Uses, Now: g.cfg.Now()}})
-	return c, err
+	if err := g.do(ctx, hub.Target{Kind: event.KindPool, ID: pool.ID, Command: pool.CreateToken{ID: t.ID(), Hash: t.Hash(), Expires: c.Expires, Uses: c.Uses, Now: now}}); err != nil {
+		return CreatedToken{}, err
+	}
+	var kept fleet.Token
+	known := false
+	g.cfg.Views.Engine.Read(func(uint64) { kept, known = g.cfg.Views.Fleet.Token(t.ID()) })
+	if !known { // a repeated request may come when its token was long dead
+		return CreatedToken{}, g.problemOf(domain.Conflict("create token "+string(t.ID()), "it was made before and has ended since", "use a fresh "+idempotencyHeader))
+	}
+	c.Expires = kept.Expires
+	return c, nil
 }

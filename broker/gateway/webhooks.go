@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/hex"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -33,12 +34,12 @@ func (g *Gateway) registerWebhooks(api huma.API) {
 		ID string `path:"id" maxLength:"48"`
 	}
 	huma.Register(api, op("list-webhooks", http.MethodGet, "/api/v1/webhooks", "List webhooks with their dead events"),
-		func(context.Context, *struct{}) (*struct{ Body []webhook.Hook }, error) {
-			return &struct{ Body []webhook.Hook }{g.cfg.Webhooks.List()}, nil
+		func(_ context.Context, in *Page) (*listBody[webhook.Hook], error) {
+			return pageOf(g, *in, "/api/v1/webhooks", g.cfg.Webhooks.List(), func(k webhook.Hook) string { return k.ID })
 		})
 	huma.Register(api, op("create-webhook", http.MethodPost, "/api/v1/webhooks", "Send events to another system; the answer holds the secret, once"),
-		func(_ context.Context, in *struct{ Body CreateWebhook }) (*struct{ Body webhook.Hook }, error) {
-			k, err := g.createWebhook(in.Body)
+		func(ctx context.Context, in *struct{ Body CreateWebhook }) (*struct{ Body webhook.Hook }, error) {
+			k, err := g.createWebhook(ctx, in.Body)
 			return &struct{ Body webhook.Hook }{k}, err
 		})
 	huma.Register(api, op("remove-webhook", http.MethodDelete, "/api/v1/webhooks/{id}", "Send no more"),
@@ -49,7 +50,7 @@ func (g *Gateway) registerWebhooks(api huma.API) {
 		})
 }
 
-func (g *Gateway) createWebhook(in CreateWebhook) (webhook.Hook, error) {
+func (g *Gateway) createWebhook(ctx context.Context, in CreateWebhook) (webhook.Hook, error) {
 	if in.Run != "" {
 		r, err := g.showRun("send events of", in.Run)
 		if err != nil {
@@ -57,8 +58,11 @@ func (g *Gateway) createWebhook(in CreateWebhook) (webhook.Hook, error) {
 		}
 		in.Run = string(r.Body.ID)
 	}
-	s := webhook.Spec{ID: readableID(in.Name, "webhook", tailOf(g.cfg.NewID("w"))), Name: in.Name, URL: in.URL, Run: domain.RunID(in.Run), Kind: event.Kind(in.Kind),
+	s := webhook.Spec{ID: readableID(in.Name, "webhook", g.tail(ctx, "w")), Name: in.Name, URL: in.URL, Run: domain.RunID(in.Run), Kind: event.Kind(in.Kind),
 		After: g.cfg.Events.Position()}
+	if r := repeated(ctx); r != nil { // a webhook is in no log: its own file remembers what the key made
+		s.MadeBy = &webhook.Repeat{Key: hex.EncodeToString(r.key), Request: hex.EncodeToString(r.request)}
+	}
 	if in.From > 0 {
 		s.After = min(in.From-1, s.After)
 	}

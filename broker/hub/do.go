@@ -16,6 +16,10 @@ func (b *batch) do(i int, d Do) {
 		b.refuse(i, nil) // decided before: a repetition is answered as the first one was
 		return
 	}
+	if b.c.fold.causes.taken(d.Command) {
+		b.refuse(i, domain.Conflict("repeat a request", "its idempotency key was used for another one", "use a fresh key for each request"))
+		return
+	}
 	decided, err := b.decideAll(d)
 	if err != nil {
 		b.refuse(i, err)

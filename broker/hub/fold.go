@@ -163,6 +163,7 @@ type causes struct {
 	ring []domain.CommandID
 	next int
 	seen map[domain.CommandID]struct{}
+	keys map[string]domain.CommandID // by idempotency key, of those in seen; follows from ring
 }
 
 func (c *causes) add(id domain.CommandID) {
@@ -176,10 +177,12 @@ func (c *causes) add(id domain.CommandID) {
 		c.ring = append(c.ring, id)
 	} else {
 		delete(c.seen, c.ring[c.next])
+		c.forget(c.ring[c.next])
 		c.ring[c.next] = id
 		c.next = (c.next + 1) % maxCauses
 	}
 	c.seen[id] = struct{}{}
+	c.remember(id)
 }
 
 func (c *causes) has(id domain.CommandID) bool {

@@ -27,8 +27,16 @@ type Hook struct {
 	Created time.Time    `json:"created"`
 	After   uint64       `json:"after"` // every event up to here is delivered, dead, or not for this hook
 	Dead    []Dead       `json:"dead,omitempty"`
-	Stopped string       `json:"stopped,omitempty"` // why nothing is sent any more
-	Failing string       `json:"failing,omitempty"` // why the present event is not taken yet; not kept
+	Stopped string       `json:"stopped,omitempty"`               // why nothing is sent any more
+	Failing string       `json:"failing,omitempty"`               // why the present event is not taken yet; not kept
+	MadeBy  *Repeat      `json:"made_by,omitempty" hidden:"true"` // in the file alone
+}
+
+// Repeat is the idempotency key that a hook was made under and the request that came with it, both hashed: a repetition is
+// told the same hook again.
+type Repeat struct {
+	Key     string `json:"key"`
+	Request string `json:"request"`
 }
 
 // Dead is an event that the receiver refused again and again. The log has it, so that it can be sent once more.
@@ -38,6 +46,13 @@ type Dead struct {
 	Type string    `json:"type"`
 	Why  string    `json:"why"`
 	At   time.Time `json:"at"`
+}
+
+// told is a copy for people: without what is in the file alone.
+func (h Hook) told() Hook {
+	h.MadeBy = nil
+	h.Dead = append([]Dead(nil), h.Dead...)
+	return h
 }
 
 // wants reports whether the hook sends the event.

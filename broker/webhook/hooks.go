@@ -106,7 +106,8 @@ type Spec struct {
 	ID, Name, URL string
 	Run           domain.RunID
 	Kind          event.Kind
-	After         uint64 // events up to here are not sent
+	After         uint64  // events up to here are not sent
+	MadeBy        *Repeat // nil: the caller gave no idempotency key
 }
 
 // Create makes a hook and starts it. The result holds its secret: nothing else ever tells it.
@@ -129,6 +130,9 @@ func (h *Hooks) Create(s Spec) (Hook, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if k, err := h.again(s); k.ID != "" || err != nil {
+		return k, err
+	}
 	switch {
 	case h.ctx == nil || h.ctx.Err() != nil:
 		return Hook{}, domain.Unavailable(op, "the hub is starting or stopping", "try again", nil)
@@ -137,7 +141,8 @@ func (h *Hooks) Create(s Spec) (Hook, error) {
 	case h.workers[s.ID] != nil:
 		return Hook{}, domain.Conflict(op, "a webhook of this id exists", "try again: the id is drawn anew")
 	}
-	k := Hook{ID: s.ID, Name: s.Name, URL: s.URL, Run: s.Run, Kind: s.Kind, Secret: secret, Created: h.cfg.Now().UTC().Truncate(time.Second), After: s.After}
+	k := Hook{ID: s.ID, Name: s.Name, URL: s.URL, Run: s.Run, Kind: s.Kind, Secret: secret, Created: h.cfg.Now().UTC().Truncate(time.Second), After: s.After,
+		MadeBy: s.MadeBy}
 	if err := os.MkdirAll(h.cfg.Dir, 0o700); err != nil {
 		return Hook{}, domain.Unavailable(op, "the directory cannot be made", "fix its owner", err)
 	}
@@ -145,7 +150,25 @@ func (h *Hooks) Create(s Spec) (Hook, error) {
 		return Hook{}, err
 	}
 	h.begin(&k)
-	return k, nil
+	return k.told(), nil
+}
+
+// again finds the hook that an earlier request under the same key made, under the lock. Its ID is empty when there is none.
+func (h *Hooks) again(s Spec) (Hook, error) {
+	if s.MadeBy == nil {
+		return Hook{}, nil
+	}
+	for _, id := range h.order {
+		k := h.workers[id].change(func(*Hook) {})
+		if k.MadeBy == nil || k.MadeBy.Key != s.MadeBy.Key {
+			continue
+		}
+		if k.MadeBy.Request != s.MadeBy.Request {
+			return Hook{}, domain.Conflict("repeat a request", "its idempotency key was used for another one", "use a fresh key for each request")
+		}
+		return k.told(), nil
+	}
+	return Hook{}, nil
 }
 
 // List gives the hooks without their secrets, oldest first.

@@ -34,9 +34,8 @@ type worker struct {
 func (w *worker) picture() Hook {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k := w.hook
+	k := w.hook.told()
 	k.Secret = ""
-	k.Dead = append([]Dead(nil), k.Dead...)
 	return k
 }
 

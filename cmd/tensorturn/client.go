@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"syscall"
 	"time"
 
 	"tensorturn/domain"
@@ -150,16 +151,14 @@ func unreachable(hub string, err error) error {
 
 // call sends in as JSON (nil for none) and decodes the answer into out (nil to drop it).
 func (c *client) call(ctx context.Context, method, path string, in, out any) error {
-	var body io.Reader
-	var n int64
+	var body []byte
 	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
 			return err
 		}
-		body, n = bytes.NewReader(b), int64(len(b))
 	}
-	resp, err := c.do(ctx, method, path, body, n)
+	resp, err := c.repeat(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
@@ -167,7 +166,49 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 	if out == nil {
 		return nil
 	}
-	return json.NewDecoder(io.LimitReader(resp.Body, 64<<20)).Decode(out)
+	return json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out)
+}
+
+// maxAnswer bounds one answer of the API.
+const maxAnswer = 64 << 20
+
+// maxAttempts is how often a request is sent whose answer got lost on the way.
+const maxAttempts = 3
+
+// repeat sends a request. A POST carries an idempotency key, so that it may be sent again when the link breaks before the
+// answer is here: the hub carries it out once.
+func (c *client) repeat(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	key := newID("cli")
+	for attempt := 1; ; attempt++ {
+		req, err := http.NewRequestWithContext(ctx, method, c.ctx.URL+path, bytes.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		if len(body) > 0 {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		if method == http.MethodPost {
+			req.Header.Set("Idempotency-Key", key)
+		}
+		resp, err := c.send(req)
+		if err == nil || attempt == maxAttempts || !cut(err) {
+			return resp, err
+		}
+		if err := pause(ctx, retryCut); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// retryCut is the wait before a request is sent again.
+const retryCut = 500 * time.Millisecond
+
+// cut reports whether the link broke after the hub was reached: the request may have been carried out or not. A hub that
+// cannot be reached at all is said at once.
+func cut(err error) bool {
+	var op *net.OpError
+	dial := errors.As(err, &op) && op.Op == "dial"
+	return !dial && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE))
 }
 
 // putPart stores one part or manifest.

@@ -47,9 +47,7 @@ func machineList(a *app) *cobra.Command {
 }
 
 func (c *client) machines(ctx context.Context) ([]fleet.Machine, error) {
-	var ms []fleet.Machine
-	err := c.call(ctx, http.MethodGet, "/api/v1/machines", nil, &ms)
-	return ms, err
+	return pages[fleet.Machine](ctx, c, "/api/v1/machines")
 }
 
 func standing(m fleet.Machine) string {

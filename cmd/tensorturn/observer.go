@@ -162,8 +162,8 @@ func credentialList(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var os []observers.Observer
-			if err := cl.call(c.Context(), http.MethodGet, "/api/v1/observers", nil, &os); err != nil {
+			os, err := pages[observers.Observer](c.Context(), cl, "/api/v1/observers")
+			if err != nil {
 				return err
 			}
 			if a.json {

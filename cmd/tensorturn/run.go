@@ -29,8 +29,8 @@ func runList(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var rs []runs.Run
-			if err := cl.call(c.Context(), http.MethodGet, "/api/v1/runs", nil, &rs); err != nil {
+			rs, err := pages[runs.Run](c.Context(), cl, "/api/v1/runs")
+			if err != nil {
 				return err
 			}
 			if a.json {

@@ -71,8 +71,8 @@ func tokenList(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var ts []fleet.Token
-			if err := cl.call(c.Context(), http.MethodGet, "/api/v1/tokens", nil, &ts); err != nil {
+			ts, err := pages[fleet.Token](c.Context(), cl, "/api/v1/tokens")
+			if err != nil {
 				return err
 			}
 			if a.json {

@@ -52,8 +52,8 @@ func webhookList(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var ks []webhook.Hook
-			if err := cl.call(c.Context(), http.MethodGet, "/api/v1/webhooks", nil, &ks); err != nil {
+			ks, err := pages[webhook.Hook](c.Context(), cl, "/api/v1/webhooks")
+			if err != nil {
 				return err
 			}
 			if a.json {

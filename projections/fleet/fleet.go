@@ -81,6 +81,17 @@ func (v *View) Find(idOrName string) (Machine, bool) {
 	return found.machine(), true
 }
 
+// Revoked gives the ids of the revoked machines of a name, oldest first.
+func (v *View) Revoked(name string) []domain.MachineID {
+	var ids []domain.MachineID
+	for _, id := range v.order {
+		if s := v.byID[id].state; s.Standing == machine.Revoked && s.Name == name {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // Candidates gives the ids of the machines that key may mean, oldest first: the machine with that id, else the machines of
 // that name, else those whose id begins with it. Revoked ones count by their whole id alone.
 func (v *View) Candidates(key string) []domain.MachineID {
