@@ -29,6 +29,7 @@ func (s *State) Clone() *State {
 		c.Leases[slot] = l.clone()
 	}
 	c.Open = s.Open.clone()
+	c.Ensemble = s.Ensemble.clone()
 	return &c
 }
 

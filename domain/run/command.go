@@ -21,6 +21,7 @@ type (
 		Slot   domain.SlotID
 		Unit   Unit
 		Round  int // the open round, or the round to evaluate
+		Member int // of a member unit
 		Reason string
 	}
 	ReleaseLease struct {
@@ -154,3 +155,8 @@ func (RevokeContribution) isCommand()  {}
 func (RecordMerge) isCommand()         {}
 func (RecordEvaluation) isCommand()    {}
 func (FailTask) isCommand()            {}
+func (RecordCheckpoint) isCommand()    {}
+func (RecordMember) isCommand()        {}
+func (RecordOutputs) isCommand()       {}
+func (DropMember) isCommand()          {}
+func (RecordVote) isCommand()          {}

@@ -60,6 +60,16 @@ func Decide(s *State, c Command) ([]event.Data, error) {
 		return decideEvaluation(s, c)
 	case FailTask:
 		return decideFailTask(s, c)
+	case RecordCheckpoint:
+		return decideCheckpoint(s, c)
+	case RecordMember:
+		return decideMember(s, c)
+	case RecordOutputs:
+		return decideOutputs(s, c)
+	case DropMember:
+		return decideDrop(s, c)
+	case RecordVote:
+		return decideVote(s, c)
 	}
 	panic(fmt.Sprintf("broken promise: run.Decide knows every command, but not %T", c))
 }
@@ -111,6 +121,16 @@ func opOf(c Command) string {
 		return fmt.Sprintf("record evaluation of %s", c.Slot)
 	case FailTask:
 		return fmt.Sprintf("record failure of %s", c.Slot)
+	case RecordCheckpoint:
+		return fmt.Sprintf("record checkpoint of %s", c.Slot)
+	case RecordMember:
+		return fmt.Sprintf("record the member of %s", c.Slot)
+	case RecordOutputs:
+		return fmt.Sprintf("record outputs of %s", c.Slot)
+	case DropMember:
+		return fmt.Sprintf("drop member %d", c.Member)
+	case RecordVote:
+		return "record vote"
 	}
 	return fmt.Sprintf("%T", c)
 }

@@ -42,7 +42,7 @@ func decideGrant(s *State, c GrantLease) ([]event.Data, error) {
 		return nil, invalid(c, "%q is not a slot", domain.Clip(string(c.Slot), 80))
 	}
 	if l := s.Leases[c.Slot]; l != nil {
-		if l.Unit == c.Unit && l.Round == c.Round {
+		if l.Unit == c.Unit && l.Round == c.Round && l.Member == c.Member {
 			return nil, nil
 		}
 		return nil, conflict(c, "the slot holds the lease of %s since %d", l.Unit, l.Epoch)
@@ -53,12 +53,17 @@ func decideGrant(s *State, c GrantLease) ([]event.Data, error) {
 	if len(s.Leases) >= MaxLeases {
 		return nil, conflict(c, "the run has %d leases, which is the limit", MaxLeases)
 	}
-	return one(&LeaseGranted{Slot: c.Slot, Unit: c.Unit, Round: c.Round, Reason: reasonOr(c.Reason, "planned")})
+	return one(&LeaseGranted{Slot: c.Slot, Unit: c.Unit, Round: c.Round, Member: c.Member, Reason: reasonOr(c.Reason, "planned")})
 }
 
 // wanted refuses a unit that the run has no use for now.
 func wanted(s *State, c GrantLease) error {
+	if (c.Unit == UnitMember) != (s.Ensemble != nil) || c.Unit != UnitMember && c.Member != 0 {
+		return conflict(c, "the run is of mode %s", s.Spec.Mode)
+	}
 	switch c.Unit {
+	case UnitMember:
+		return wantedMember(s, c)
 	case UnitInit:
 		if s.Phase != PhaseSubmitted || c.Round != 0 {
 			return conflict(c, "the run has its first base")
@@ -89,7 +94,7 @@ func decideRelease(s *State, c ReleaseLease) ([]event.Data, error) {
 	if l == nil {
 		return nil, nil
 	}
-	return one(release(s, l, reasonOr(c.Reason, "released")))
+	return lost(s, l, release(s, l, reasonOr(c.Reason, "released")), reasonOr(c.Reason, "released"))
 }
 
 // decideExpire ends a lease whose holder is lost. A lease that has ended in the meantime is nothing to expire.
@@ -101,7 +106,8 @@ func decideExpire(s *State, c ExpireLease) ([]event.Data, error) {
 	if !finite(c.Silent) || c.Silent < 0 {
 		return nil, invalid(c, "%v seconds of silence", c.Silent)
 	}
-	return one(&LeaseExpired{Slot: l.Slot, Epoch: l.Epoch, Reason: reasonOr(c.Reason, "no contact"), Silent: c.Silent, Requeued: s.Held(l.Slot)})
+	reason := reasonOr(c.Reason, "no contact")
+	return lost(s, l, &LeaseExpired{Slot: l.Slot, Epoch: l.Epoch, Reason: reason, Silent: c.Silent, Requeued: s.Held(l.Slot)}, reason)
 }
 
 func release(s *State, l *Lease, reason string) *LeaseReleased {

@@ -112,6 +112,8 @@ func decideFailTask(s *State, c FailTask) ([]event.Data, error) {
 	switch l.Unit {
 	case UnitEvaluate:
 		return evaluationFailed(s, l, reason, tailOf(c.Tail)), nil
+	case UnitMember:
+		return memberFailed(s, l, reason, tailOf(c.Tail)), nil
 	case UnitInit:
 		count = s.InitFails + 1
 	}

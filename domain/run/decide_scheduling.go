@@ -149,6 +149,9 @@ func decideTrained(s *State, c ReportTrained) ([]event.Data, error) {
 
 // decideRequest asks a slot to contribute what it has trained and to claim no more.
 func decideRequest(s *State, c RequestContribution) ([]event.Data, error) {
+	if l := s.Leases[c.Slot]; l != nil && l.Unit == UnitMember {
+		return recall(l, c)
+	}
 	l, err := training(s, c, c.Slot)
 	if err != nil {
 		return nil, err

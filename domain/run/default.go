@@ -57,6 +57,9 @@ func Resolve(s Spec, d Dataset) (Spec, error) {
 	if err := checkData(&s, &d); err != nil {
 		return Spec{}, err
 	}
+	if s.IsEnsemble() {
+		return s, checkMemberSizes(&s, &d)
+	}
 	if s.Round.Chunks == 0 && chunkCount(&s, &d) <= MaxChunks {
 		s.Round.Chunks = min(max(TotalChunks(s, d)/DefaultRounds, 1), MaxRoundChunks)
 	}
@@ -86,6 +89,10 @@ func fill(s *Spec) {
 	or(&s.Batch, DefaultBatch)
 	or(&s.Epochs, DefaultEpochs)
 	or(&s.Chunk, DefaultChunkBatches*s.Batch)
+	if s.Mode == ModeEnsemble {
+		fillEnsemble(s)
+		return
+	}
 	or(&s.Codec, CodecE3M0)
 	or(&s.KeepEvery, DefaultKeepEvery)
 }

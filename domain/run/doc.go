@@ -20,44 +20,67 @@
 // one shard to another; claimed chunks are never stolen. "Trained" is volatile: the weights that hold it live on one
 // slot until they are contributed. The ledger counts on acceptance, so that at the end samples counted = epochs × N.
 //
+// # Life of a member
+//
+//	waiting ──lease──▶ training ──checkpoints──▶ trained ──outputs──▶ in ──all in or dropped──▶ vote
+//	   ▲                  │ │
+//	   └──lost, recalled──┘ └──on_loss: drop, deadline, failed──▶ dropped
+//
 // # Who may cause what
 //
 //	operator   Submit, Pause, Resume, Cancel
 //	agent      ReportTrained, OfferContribution, Initialise, RecordEvaluation, FailTask (all carry the lease's epoch)
-//	plan       GrantLease, AssignShard, ReturnShard, Steal, Claim, RequestContribution, OpenRound
+//	agent      RecordCheckpoint, RecordMember, RecordOutputs (ensembles)
+//	plan       DropMember; GrantLease, AssignShard, ReturnShard, Steal, Claim, RequestContribution, OpenRound
 //	hub timer  ExpireLease, ReleaseLease, ExtendRound, CloseRound
-//	hub worker RecordMerge, RevokeContribution
+//	hub worker RecordMerge, RevokeContribution, RecordVote
 //
 // # Rules
 //
 //  1. One slot holds at most one lease of a run. Its epoch is the log sequence of its grant; a command with another
 //     epoch is fenced.
+//
 //  2. A train lease is for (run, round, slot). A slot may contribute several times in a round; contribution numbers
 //     count up per (round, slot) over all its leases in that round. After each contribution, accepted, refused or cut
 //     to nothing, the slot starts again from the round's base. Reports name their contribution: one that crossed a
 //     refusal on its way must not count for the next.
+//
 //  3. A contribution is all or nothing. One that names a chunk the lease does not hold uncounted is cut to the longest
 //     prefix, in the slot's training order, that it does hold, at a boundary the agent reports; the same event returns
 //     every held chunk behind the cut to the pool. An empty prefix returns all.
+//
 //  4. Claimed chunks that an accepted contribution leaves out go back to the pool in the same event.
+//
 //  5. A lease that ends (expired, released, round closed, cancelled) returns all it holds to the pool, claimed and
 //     trained alike, and its shard too.
+//
 //  6. B, the chunks of a planned round, is fixed by the first round. Missing chunks are carried on top of the next
 //     round's B; after the last planned round they form extra rounds.
+//
 //  7. A round is complete when all its chunks are counted. At its deadline it closes with at least half of its chunks
 //     counted; below that the deadline doubles and the run shows stalled.
+//
 //  8. The gates of a contribution (facts measured by the hub's worker, judged here): readable, right base, names,
 //     shapes and dtypes, finite, and from the fourth merge on norm/√steps at most NormGate times the moving average,
 //     or its highest value so far if that is more: a slot that returns late steps as the run did early.
 //     A refusal returns the chunks. If the norm gate refuses every slot of a round, the run pauses with the reason and no
 //     machine is blamed; when its owner resumes it, the gate learns anew what is usual. Samples and steps are the
 //     ledger's own, never the agent's.
+//
 //  9. Evaluation never blocks a round. After MaxEvaluationFailures the run completes "not evaluated", as it does when
 //     nothing was held out.
+//
 //  10. Task errors count: MaxTaskFailures in a row end the run with the reason. Losses of machines do not count.
+//
 //  11. A delta that cannot be read at the merge is revoked: the ledger is corrected first, its chunks are trained again.
 //     A closed round that loses its only contribution keeps the last good model.
+//
 //  12. A paused run gives out no new work; what is claimed may be trained, contributed and merged.
+//
+//  13. An ensemble (mode: ensemble) has members instead of chunks and rounds. One lease at a time trains one member on the whole
+//     data set; its checkpoints are a chain, and only what they hold is counted. Who loses a member's lease loses what came
+//     after the newest one: the member is requeued, or dropped as the owner asked. When every member is in or dropped, and at
+//     least min_members are in, the run waits for the vote over those that have outputs; fewer fail it with the reason.
 //
 // DESIGN.md tells the path of a chunk, the limits and why. testdata/scenarios has a story for each rule and race.
 //

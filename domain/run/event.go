@@ -38,8 +38,9 @@ type (
 	// Completed ends a run with a model.
 	Completed struct {
 		Model     domain.Digest `msgpack:"model"`
-		Samples   int64         `msgpack:"samples"`   // counted by the ledger
-		Evaluated bool          `msgpack:"evaluated"` // false: failed MaxEvaluationFailures times, or nothing was held out
+		Samples   int64         `msgpack:"samples"`           // counted by the ledger
+		Evaluated bool          `msgpack:"evaluated"`         // false: failed MaxEvaluationFailures times, or nothing was held out
+		Members   int           `msgpack:"members,omitempty"` // of an ensemble, which has no one model: how many are in
 	}
 
 	// LeaseGranted binds a unit to a slot. Its epoch is the sequence of this record.
@@ -48,6 +49,7 @@ type (
 		Unit   Unit          `msgpack:"unit"`
 		Round  int           `msgpack:"round"`
 		Reason string        `msgpack:"reason"`
+		Member int           `msgpack:"member,omitempty"` // of a member unit
 	}
 	// LeaseReleased ends a lease in good order; Returned goes back to the pool.
 	LeaseReleased struct {
@@ -137,7 +139,8 @@ type (
 		Slot   domain.SlotID `msgpack:"slot"`
 		Epoch  domain.Epoch  `msgpack:"epoch"`
 		Number int           `msgpack:"number"`
-		Reason string        `msgpack:"reason"` // "nothing left", "limit", "drain", "deadline"
+		Reason string        `msgpack:"reason"`           // "nothing left", "limit", "drain", "deadline"
+		Member int           `msgpack:"member,omitempty"` // of a member unit: to be kept in the store and given back
 	}
 	// ContributionAccepted counts chunks in the ledger.
 	ContributionAccepted struct {

@@ -34,7 +34,8 @@ func Evolve(s *State, e event.Envelope) *State {
 	case *Initialised:
 		s.Phase, s.Base, s.Layout, s.Params = PhaseTraining, d.Base, d.Layout, d.Params
 	case *LeaseGranted:
-		s.Leases[d.Slot] = &Lease{Slot: d.Slot, Epoch: domain.Epoch(e.Seq), Unit: d.Unit, Round: d.Round}
+		s.Leases[d.Slot] = &Lease{Slot: d.Slot, Epoch: domain.Epoch(e.Seq), Unit: d.Unit, Round: d.Round, Member: d.Member}
+		s.memberLeased(d, e.Time)
 	case *LeaseReleased:
 		s.end(d.Slot, d.Returned)
 	case *LeaseExpired:
@@ -74,6 +75,9 @@ func Evolve(s *State, e event.Envelope) *State {
 	case *EvaluationFailed:
 		s.evaluationFailed(d)
 	default:
+		if s.evolveMember(e) {
+			break
+		}
 		panic(fmt.Sprintf("broken promise: run.Evolve knows every fact of a run, but not %T", e.Data))
 	}
 	return s
@@ -81,15 +85,20 @@ func Evolve(s *State, e event.Envelope) *State {
 
 // begin is the state after Submitted.
 func begin(id domain.RunID, d *Submitted) *State {
-	return &State{
+	s := &State{
 		ID: id, Phase: PhaseSubmitted, Spec: d.Spec, Data: d.Data,
-		Chunks:    make([]Chunk, TotalChunks(d.Spec, d.Data)),
 		Leases:    map[domain.SlotID]*Lease{},
 		TaskFails: map[domain.SlotID]int{},
 		Refusals:  map[domain.MachineID]int{},
 		Ended:     map[domain.SlotID]domain.Epoch{},
 		FencedAt:  map[domain.SlotID]domain.Epoch{},
 	}
+	if d.Spec.IsEnsemble() {
+		s.beginMembers()
+	} else {
+		s.Chunks = make([]Chunk, TotalChunks(d.Spec, d.Data))
+	}
+	return s
 }
 
 // resumed ends a pause. When the norm gate had stopped the run, its owner has looked: the gate learns anew what is

@@ -12,6 +12,12 @@ func (s *State) end(slot domain.SlotID, returned []domain.ChunkID) {
 	}
 	delete(s.Leases, slot)
 	s.Ended[slot] = l.Epoch
+	if m := s.Member(l.Member); m != nil && m.Slot == slot {
+		m.Slot = ""
+		if m.Status == MemberTraining {
+			m.Status = MemberWaiting
+		}
+	}
 	if l.Unit == UnitEvaluate {
 		s.wantFinal() // an old model's measurement gives way to the final one
 	}
@@ -35,10 +41,17 @@ func (s *State) pool(cs []domain.ChunkID) {
 // taskFailed counts the trainer's error and ends the lease. A slot that failed at the first base has failed: the planner
 // tries another one next, since one machine without torch must not end what the others can do.
 func (s *State) taskFailed(d *TaskFailed) {
-	if d.Unit == UnitInit {
+	switch d.Unit {
+	case UnitInit:
 		s.InitFails = d.Count
 		s.TaskFails[d.Slot]++
-	} else {
+	case UnitMember:
+		s.TaskFails[d.Slot]++
+		if l := s.Leases[d.Slot]; l != nil && s.Member(l.Member) != nil {
+			m := s.Member(l.Member)
+			m.Fails, m.FailedOn = d.Count, d.Slot
+		}
+	default:
 		s.TaskFails[d.Slot] = d.Count
 	}
 	s.end(d.Slot, d.Returned)

@@ -79,8 +79,11 @@ func Position(s Spec, d Dataset, c domain.ChunkID) int64 {
 	return int64(epoch)*int64(d.Samples) + int64(first)
 }
 
-// Planned is the number of rounds when nothing is carried over.
+// Planned is the number of rounds when nothing is carried over; an ensemble has none.
 func Planned(s Spec, d Dataset) int {
+	if s.IsEnsemble() {
+		return 0
+	}
 	return (TotalChunks(s, d) + s.Round.Chunks - 1) / s.Round.Chunks
 }
 

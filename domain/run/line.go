@@ -10,6 +10,9 @@ import (
 // Line renders a fact for people: one line, no full stop, the slot first where there is one.
 
 func (e *Submitted) Line() string {
+	if e.Spec.IsEnsemble() {
+		return fmt.Sprintf("%s: %s × %s for each of %s", e.Spec.Name, plural(e.Data.Samples, "sample"), plural(e.Spec.Epochs, "epoch"), plural(e.Spec.Ensemble.Members, "member"))
+	}
 	return fmt.Sprintf("%s: %s × %s in chunks of %d, %s a round",
 		e.Spec.Name, plural(e.Data.Samples, "sample"), plural(e.Spec.Epochs, "epoch"), e.Spec.Chunk, plural(e.Spec.Round.Chunks, "chunk"))
 }
@@ -23,6 +26,9 @@ func (e *Completed) Line() string {
 	if !e.Evaluated {
 		tail = ", not evaluated"
 	}
+	if e.Members > 0 {
+		return fmt.Sprintf("completed with %s after %s%s", plural(e.Members, "member"), plural(int(e.Samples), "sample"), tail)
+	}
 	return fmt.Sprintf("completed with model %s after %s%s", e.Model.Short(), plural(int(e.Samples), "sample"), tail)
 }
 
@@ -31,6 +37,9 @@ func (e *Initialised) Line() string {
 }
 
 func (e *LeaseGranted) Line() string {
+	if e.Unit == UnitMember {
+		return fmt.Sprintf("%s gets member %d", e.Slot, e.Member) + why(e.Reason)
+	}
 	return fmt.Sprintf("%s gets the %s unit%s", e.Slot, e.Unit, ofRound(e.Unit, e.Round)) + why(e.Reason)
 }
 
@@ -89,6 +98,9 @@ func (e *ChunkTrained) Line() string {
 }
 
 func (e *ContributionRequested) Line() string {
+	if e.Member > 0 {
+		return fmt.Sprintf("%s is asked to give member %d back", e.Slot, e.Member) + why(e.Reason)
+	}
 	return fmt.Sprintf("%s is asked for contribution %d", e.Slot, e.Number) + why(e.Reason)
 }
 

@@ -49,6 +49,7 @@ func checkProcess(s *Spec) error {
 		within("data.heldout", s.Data.Heldout, 0, MaxSamples),
 		within("data.features", s.Data.Features, 0, MaxFeatures),
 		within("data.classes", s.Data.Classes, 0, MaxClasses),
+		checkOutput(s),
 		unused("data.path", s.Data.Path), unused("data.label", s.Data.Label), unused("data.holdout", s.Data.Holdout),
 		unused("model", s.Model), unused("optimizer", s.Optimizer), unused("schedule", s.Schedule),
 	)
@@ -84,7 +85,7 @@ func checkNoProcess(s *Spec) error {
 	for _, f := range []struct {
 		name string
 		v    any
-	}{{"command", s.Command}, {"python", s.Python}, {"code", s.Code}, {"network", s.Network}, {"container", s.Container}, {"data.samples", s.Data.Samples}, {"data.heldout", s.Data.Heldout},
+	}{{"command", s.Command}, {"python", s.Python}, {"code", s.Code}, {"network", s.Network}, {"container", s.Container}, {"output", s.Output}, {"data.samples", s.Data.Samples}, {"data.heldout", s.Data.Heldout},
 		{"data.features", s.Data.Features}, {"data.classes", s.Data.Classes}} {
 		if !reflect.ValueOf(f.v).IsZero() {
 			return domain.Invalid(opSpec, f.name+" is set, but the trainer is "+s.Trainer, "add trainer: process, or remove "+f.name)

@@ -141,6 +141,9 @@ type Ledger struct {
 
 // Ledger gives the account.
 func (s *State) Ledger() Ledger {
+	if s.Ensemble != nil {
+		return s.memberLedger()
+	}
 	return Ledger{Expected: TotalSamples(s.Spec, s.Data), Counted: s.Counted}
 }
 

@@ -62,6 +62,7 @@ func Register(r *event.Registry) {
 	r.Add(NameContributionRevoked, 1, func() event.Data { return new(ContributionRevoked) })
 	r.Add(NameEvaluated, 1, func() event.Data { return new(Evaluated) })
 	r.Add(NameEvaluationFailed, 1, func() event.Data { return new(EvaluationFailed) })
+	registerMembers(r)
 }
 
 // EventName is the registered name. The methods stand on pointers, so that a fact has one Go type everywhere: *T.

@@ -87,7 +87,7 @@ func TestResolveRefusesBadFields(t *testing.T) {
 		{"name too long", func(s *run.Spec) { s.Name = strings.Repeat("x", 81) }, "name is 81 bytes long", "at most 80 bytes"},
 		{"name with a line break", func(s *run.Spec) { s.Name = "a\nb" }, `name is "a\nb"`, "without control"},
 		{"name not UTF-8", func(s *run.Spec) { s.Name = "\xff" }, `name is "\xff"`, "UTF-8"},
-		{"mode", func(s *run.Spec) { s.Mode = "ensemble" }, `mode is "ensemble"`, `set mode to "fused"`},
+		{"mode", func(s *run.Spec) { s.Mode = "gossip" }, `mode is "gossip"`, `set mode to "fused"`},
 		{"holdout", func(s *run.Spec) { s.Data.Holdout = 0.95 }, "data.holdout is 0.95", "up to 0.9"},
 		{"holdout NaN", func(s *run.Spec) { s.Data.Holdout = math.NaN() }, "data.holdout is NaN", "above 0"},
 		{"trainer", func(s *run.Spec) { s.Trainer = "torch" }, `trainer is "torch"`, "builtin"},

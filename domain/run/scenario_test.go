@@ -61,6 +61,9 @@ func (p *player) run(t *testing.T, d *datadriven.TestData) string {
 		case "train":
 			slots = a.Vals
 			continue
+		case "members", "min", "loss", "single", "bootstrap":
+			ensemble(t, &spec, a.Key, a.Vals)
+			continue
 		case "deadline":
 			spec.Round.Deadline = float64(number(t, a.Vals[0]))
 			continue

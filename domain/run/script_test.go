@@ -22,7 +22,7 @@ func (p *player) commands(a args) []run.Command {
 	case "cancel":
 		return one(run.Cancel{Reason: a.rest(0)})
 	case "grant":
-		return one(run.GrantLease{Slot: a.slot(0), Unit: run.Unit(a.vals[1]), Round: a.int("round", p.round(a.vals[1])), Reason: a.rest(2)})
+		return one(run.GrantLease{Slot: a.slot(0), Unit: run.Unit(a.vals[1]), Round: a.int("round", p.round(a.vals[1])), Member: a.int("member", 0), Reason: a.rest(2)})
 	case "release":
 		return one(run.ReleaseLease{Slot: a.slot(0), Reason: a.rest(1)})
 	case "expire":
@@ -84,8 +84,7 @@ func (p *player) reports(a args) []run.Command {
 	case "fail":
 		return one(run.FailTask{Slot: a.slot(0), Epoch: p.under(a), Error: a.rest(1)})
 	}
-	a.t.Fatalf("no command %q", a.word)
-	return nil
+	return p.members(a)
 }
 
 // round is the round that a command means when the line names none.
@@ -137,6 +136,9 @@ func show(s *run.State) string {
 			b.WriteString(", waiting for its merge")
 		}
 		fmt.Fprintf(&b, "\n  pool %v", s.Open.Pool)
+	}
+	if s.Ensemble != nil {
+		return b.String() + showMembers(s)
 	}
 	fmt.Fprintf(&b, "\n  carried %v\n", s.Carried)
 	for _, slot := range s.Slots() {

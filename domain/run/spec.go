@@ -7,7 +7,7 @@ import (
 // Mode is how the machines of a run work together.
 type Mode string
 
-// ModeFused averages weights now and then into one model.
+// ModeFused averages weights now and then into one model. ModeEnsemble is the other one.
 const ModeFused Mode = "fused"
 
 // Codec names how a delta is written. It is the tag in contributions and blobs.
@@ -54,6 +54,10 @@ type Spec struct {
 	Network bool `yaml:"network" json:"network,omitempty" msgpack:"network,omitempty"`
 	// Container is the image that the program runs in, with docker or podman; machines with neither refuse the run.
 	Container string `yaml:"container" json:"container,omitempty" msgpack:"container,omitempty"`
+	// Output is the weights file that a program writes into its output folder when it is a member without the helper.
+	Output string `yaml:"output" json:"output,omitempty" msgpack:"output,omitempty"`
+	// Ensemble is what mode: ensemble asks for, nil in fused runs.
+	Ensemble *Ensemble `yaml:"ensemble" json:"ensemble,omitempty" msgpack:"ensemble,omitempty"`
 }
 
 // Data says where the samples are and what they are.

@@ -81,6 +81,8 @@ type State struct {
 	Open      *OpenRoundState
 	Leases    map[domain.SlotID]*Lease
 
+	Ensemble *Ensembling // members of an ensemble, nil in a fused run
+
 	Counted     int64       // samples counted by the ledger
 	NormPeak    float64     // highest value NormAverage has had: what was usual when the run took its largest steps
 	NormAverage float64     // moving average of norm/√steps over accepted contributions
@@ -130,6 +132,7 @@ type Lease struct {
 	Epoch      domain.Epoch
 	Unit       Unit
 	Round      int
+	Member     int              // of a member unit, from 1
 	Claimed    []domain.ChunkID // claimed, not reported, in claim order
 	Trained    []domain.ChunkID // reported since the last contribution, in training order
 	Contribute string           // reason of the request, empty when none

@@ -68,14 +68,23 @@ func first(errs ...error) error {
 
 // checkSpec checks every field of a filled spec by itself.
 func checkSpec(s *Spec) error {
-	return first(
+	err := first(
 		checkText("name", s.Name, domain.MaxNameLength),
-		oneOf("mode", s.Mode, ModeFused),
+		oneOf("mode", s.Mode, ModeFused, ModeEnsemble),
 		oneOf("trainer", s.Trainer, Builtin, Process),
 		checkTrainer(s),
 		within("batch", s.Batch, 1, MaxBatch),
 		within("epochs", s.Epochs, 1, MaxEpochs),
 		checkChunk(s),
+	)
+	if err != nil {
+		return err
+	}
+	if s.Mode == ModeEnsemble {
+		return checkEnsemble(s)
+	}
+	return first(
+		checkNoEnsemble(s),
 		checkRound(s),
 		checkOuter(&s.Outer),
 		oneOf("codec", s.Codec, CodecE3M0, CodecFP32),
