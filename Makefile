@@ -7,7 +7,7 @@ SEEDS ?= 100
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-outsiders check sim chaos test-torch bench exactness image clean
+.PHONY: help build demo test test-outsiders check sim chaos test-torch bench experiments exactness image clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,9 +44,13 @@ test-outsiders: ## stock clients follow a hub: nats-py, the nats tool, curl, a w
 	@test -x .cache/outsiders/bin/nats || GOBIN=$(CURDIR)/.cache/outsiders/bin $(GO) install github.com/nats-io/natscli/nats@v0.5.0
 	$(GO) test -count=1 -v ./test/outsiders -args -python=$(CURDIR)/.cache/outsiders/py/bin/python -nats=$(CURDIR)/.cache/outsiders/bin/nats
 
-exactness: ## golden merge vectors under GOAMD64=v1 and v3
-	GOAMD64=v1 $(GO) test -count=1 ./domain/merge/
-	GOAMD64=v3 $(GO) test -count=1 ./domain/merge/
+ONLY ?=
+experiments: ## what the product claims about learning, measured: all, or ONLY=E13,E13n
+	$(GO) run ./test/experiments -write test/experiments/RESULTS.md $(if $(ONLY),-only $(ONLY))
+
+exactness: ## golden merge and vote vectors under GOAMD64=v1 and v3
+	GOAMD64=v1 $(GO) test -count=1 ./domain/merge/ ./domain/vote/
+	GOAMD64=v3 $(GO) test -count=1 ./domain/merge/ ./domain/vote/
 
 PYTHON ?=
 test-torch: ## owners' PyTorch scripts: PYTHON=/path/to/python with torch, or Debian's, installed as root; FULL=1 takes three seeds
