@@ -42,7 +42,7 @@ func stack(in Input, rows []int) []float64 {
 		copy(w, next)
 		done := loss-lower <= float64(stackTiny*loss)
 		loss = s.loss(w, grad)
-		step *= 2 // exact
+		step = float64(2 * step)
 		if done {
 			break
 		}

@@ -16,7 +16,7 @@ func TestPlantedFaultsAreSeen(t *testing.T) {
 	}
 	for _, c := range []struct{ id, plant, missed string }{
 		{"E13", plantEqualMembers, "gains +0.00 points"},
-		{"E13n", plantSharedStart, "average of independent members' weights is below 80 %"},
+		{"E13n", plantSharedStart, "the average of independent members' weights is below 80 %"},
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			chosen, err := choose(c.id)
