@@ -10,6 +10,7 @@ import (
 	"tensorturn/broker/identity"
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
+	"tensorturn/domain/pool"
 )
 
 // Every route with every caller: who gets in, and what the others are told.
@@ -29,32 +30,61 @@ func TestWhoReachesWhat(t *testing.T) {
 		{"revoked", r.proof(gone, identity.AudienceBlobs, time.Now())},
 	}
 	callers = append(callers, struct{ name, key string }{"renewer", r.proof(live, identity.AudienceRenew, time.Now())})
-	const open, blobs, own, renew = "open", "blobs", "operator", "renew"
+	r.api("POST", "/api/v1/runs", r.submission("r-1"), nil)
+	r.api("POST", "/api/v1/runs", r.submission("r-2"), nil)
+	sly := r.submission("r-3")
+	sly["spec"].(map[string]any)["name"] = "r-1/x" // found by a name that begins as another's id does
+	r.api("POST", "/api/v1/runs", sly, nil)
+	r.deploy("digits", "r-1")
+	for name, in := range map[string]gateway.CreateKey{"operator's key": {Role: pool.RoleOperator}, "observer": {Role: pool.RoleObserver},
+		"observer of r-1": {Role: pool.RoleObserver, Run: "r-1"}, "model key": {Model: "digits"}, "revoked key": {Role: pool.RoleOperator}} {
+		k := r.newKey(in)
+		if name == "revoked key" {
+			r.api("DELETE", "/api/v1/keys/"+string(k.ID), nil, nil)
+		}
+		callers = append(callers, struct{ name, key string }{name, k.Secret})
+	}
+	const open, blobs, own, renew, read, readRun, readAny = "open", "blobs", "operator", "renew", "observer", "observer of r-1", "observers of anything"
 	for _, route := range []struct{ who, method, path, body string }{
 		{open, "GET", "/healthz", ""}, {open, "GET", "/install", ""}, {open, "GET", "/install/tensorturn", ""}, {open, "GET", "/install/ca.pem", ""},
 		{open, "POST", "/api/v1/enrol", "{}"}, {open, "GET", "/nats", ""}, {open, "GET", "/nats/leafnode", ""}, {open, "GET", "/nothing", ""}, {open, "POST", "/healthz", ""},
 		{renew, "POST", "/api/v1/renew", ""},
 		{blobs, "POST", "/blobs/missing", `{"digests":[]}`}, {blobs, "HEAD", "/blobs/" + d, ""}, {blobs, "GET", "/blobs/" + d, ""}, {blobs, "PUT", "/blobs/" + d, string(part)},
-		{own, "GET", "/api/v1/runs", ""}, {own, "POST", "/api/v1/runs", "{}"}, {own, "GET", "/api/v1/runs/r-1", ""}, {own, "GET", "/api/v1/runs/r-1/events", ""},
+		{readAny, "GET", "/api/v1/runs", ""}, {own, "POST", "/api/v1/runs", "{}"}, {readAny, "GET", "/api/v1/runs/r-1", ""}, {readAny, "GET", "/api/v1/runs/r-1/events", ""},
+		{read, "GET", "/api/v1/runs/r-2", ""}, {read, "GET", "/api/v1/runs/r-2/events", ""}, {read, "GET", "/api/v1/runs/r", ""}, {read, "GET", "/api/v1/runs/none", ""},
+		{read, "GET", "/api/v1/runs/r-1%2f..%2fr-2", ""}, {read, "GET", "/api/v1/runs/r-1%2fx", ""}, {read, "GET", "/api/v1/runs/r-1%2fx/events", ""},
+		{own, "GET", "/api/v1/keys", ""}, {own, "POST", "/api/v1/keys", `{"role":"king"}`}, {own, "DELETE", "/api/v1/keys/k-1", ""},
 		{own, "POST", "/api/v1/runs/r-1/cancel", ""}, {own, "POST", "/api/v1/runs/r-1/pause", ""}, {own, "POST", "/api/v1/runs/r-1/resume", ""},
-		{own, "GET", "/api/v1/machines", ""}, {own, "GET", "/api/v1/machines/m", ""}, {own, "POST", "/api/v1/machines/m/drain", ""},
+		{read, "GET", "/api/v1/machines", ""}, {read, "GET", "/api/v1/machines/m", ""}, {own, "POST", "/api/v1/machines/m/drain", ""},
 		{own, "POST", "/api/v1/machines/m/resume", ""}, {own, "POST", "/api/v1/machines/m/revoke", ""},
 		{own, "GET", "/api/v1/tokens", ""}, {own, "POST", "/api/v1/tokens", `{"uses":-1}`}, {own, "DELETE", "/api/v1/tokens/t-1", ""},
 		{own, "GET", "/api/v1/observers", ""}, {own, "POST", "/api/v1/observers", "{}"}, {own, "DELETE", "/api/v1/observers/o-1", ""},
-		{own, "GET", "/api/v1/events?after=x", ""}, {own, "GET", "/api/v1/events/schemas", ""}, {own, "GET", "/api/v1/events/asyncapi.json", ""},
-		{own, "GET", "/api/v1/log", ""}, {own, "POST", "/api/v1/log/verify", ""}, {own, "GET", "/api/v1/openapi.json", ""}, {own, "GET", "/api/v1/schemas/RunSpec.json", ""},
+		{readAny, "GET", "/api/v1/events?after=x", ""}, {read, "GET", "/api/v1/events?after=x&run=r-2", ""},
+		{readAny, "GET", "/api/v1/events/schemas", ""}, {readAny, "GET", "/api/v1/events/asyncapi.json", ""}, {read, "GET", "/metrics", ""},
+		{own, "GET", "/api/v1/log", ""}, {own, "POST", "/api/v1/log/verify", ""}, {readAny, "GET", "/api/v1/openapi.json", ""}, {readAny, "GET", "/api/v1/schemas/RunSpec.json", ""},
 	} {
 		for _, c := range callers {
 			a := r.call(route.method, route.path, c.key, route.body)
-			in := route.who == open || c.name == "operator" && route.who != renew || route.who == blobs && c.name == "machine" || route.who == renew && c.name == "renewer"
 			what := route.method + " " + route.path + " by " + c.name
-			if in == (a.status == http.StatusUnauthorized) {
+			in := route.who == open || (c.name == "operator" || c.name == "operator's key") && route.who != renew || route.who == blobs && c.name == "machine" ||
+				route.who == renew && c.name == "renewer" || (route.who == read || route.who == readAny) && c.name == read || route.who == readAny && c.name == readRun
+			// A good key for something else is told so; a run that its observer may not know looks like one that is not there.
+			good := c.name == read || c.name == readRun || c.name == "model key"
+			hidden := c.name == readRun && route.who == read && (strings.HasPrefix(route.path, "/api/v1/runs/") || strings.Contains(route.path, "run=r-2"))
+			switch {
+			case in && (a.status == http.StatusUnauthorized || a.status == http.StatusForbidden):
+				t.Errorf("%s: %d %s", what, a.status, a.body)
+			case !in && hidden && a.status != http.StatusNotFound:
+				t.Errorf("%s: %d %s", what, a.status, a.body)
+			case !in && !hidden && good && route.who != renew && a.status != http.StatusForbidden:
+				t.Errorf("%s: %d %s", what, a.status, a.body)
+			case !in && (!good || route.who == renew) && a.status != http.StatusUnauthorized:
 				t.Errorf("%s: %d %s", what, a.status, a.body)
 			}
 			if a.status >= 500 && !strings.HasPrefix(route.path, "/nats") {
 				t.Errorf("%s: %d %s", what, a.status, a.body)
 			}
-			if !in && a.header.Get("WWW-Authenticate") != "Bearer" {
+			if a.status == http.StatusUnauthorized && a.header.Get("WWW-Authenticate") != "Bearer" {
 				t.Errorf("%s: no challenge", what)
 			}
 			if a.status >= 400 && route.method != "HEAD" {

@@ -12,6 +12,7 @@ import (
 
 	"tensorturn/broker/identity"
 	"tensorturn/domain"
+	"tensorturn/domain/pool"
 )
 
 // bearer is the secret of an Authorization header, empty when there is none.
@@ -23,15 +24,22 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(secret)
 }
 
-// operatorOnly lets requests with the operator key through.
-func (g *Gateway) operatorOnly(next http.Handler) http.Handler {
+// keyed lets requests through whose key may do what they ask: everything by the operator, reading by observers.
+func (g *Gateway) keyed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.cfg.Operator(bearer(r)) {
-			unauthorized(w, "the operator key is missing or wrong", "use the operator.json that the hub wrote into its directory")
+		c, fault := g.identify(bearer(r))
+		if fault != nil {
+			g.cfg.Counts.AuthFailed(fault.Reason)
+			unauthorized(w, fault.Why, fault.Next)
+			return
+		}
+		if err := g.permit(c, r); err != nil {
+			g.cfg.Counts.AuthFailed(reasonScope)
+			g.refuse(w, err)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), c)))
 	})
 }
 
@@ -48,7 +56,18 @@ func callerOf(r *http.Request) domain.MachineID {
 func (g *Gateway) blobCaller(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secret := bearer(r)
-		if g.cfg.Operator(secret) {
+		if identity.LooksLikeKey(secret) {
+			c, fault := g.identify(secret)
+			if fault != nil {
+				g.cfg.Counts.AuthFailed(fault.Reason)
+				unauthorized(w, fault.Why, fault.Next)
+				return
+			}
+			if c.role != pool.RoleOperator {
+				g.cfg.Counts.AuthFailed(reasonScope)
+				g.refuse(w, domain.Denied("read blobs", "this key may not read what machines store", "use the operator's key"))
+				return
+			}
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, domain.MachineID(""))))
 			return
 		}

@@ -22,6 +22,7 @@ const (
 	maxStreamsByIP = 64               // browsers open a few, scripts forget to close theirs
 	streamAlive    = 15 * time.Second // a sign of life, below the idle limits of common proxies
 	streamWrite    = 30 * time.Second // for one batch; a reader that stops is cut, and resumes where it was
+	streamCheck    = time.Second      // between looks at whether the reader's key is still good
 )
 
 // Events are the log's events as other systems read them: broker/feed's Source.
@@ -65,6 +66,12 @@ func (g *Gateway) readQuery(r *http.Request) (eventQuery, error) {
 			return q, err
 		}
 		q.run = found.ID
+	}
+	if c := callerIn(r.Context()); c.run != "" {
+		if q.run != "" && q.run != c.run {
+			return q, noRun("read events of", string(q.run))
+		}
+		q.run = c.run
 	}
 	if q.kind != "" && !q.kind.Valid() {
 		return q, domain.Invalid(opName, "kind is none of run, machine, pool", "")
@@ -117,7 +124,7 @@ func (g *Gateway) streamEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	s := &eventStream{w: w, rc: http.NewResponseController(w), q: q}
+	s := &eventStream{w: w, rc: http.NewResponseController(w), q: q, ended: g.endOf(callerIn(r.Context()))}
 	s.rc.SetReadDeadline(time.Time{}) // the limit of a request's body would end the stream
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -136,6 +143,8 @@ type eventStream struct {
 	rc   *http.ResponseController
 	q    eventQuery
 	told uint64 // newest id the reader knows
+	// ended says whether the reader's key has ended since: a stream must not outlive it.
+	ended func() bool
 }
 
 // run sends until the reader goes. Its error is the log's, not the reader's.
@@ -172,9 +181,15 @@ func (s *eventStream) run(ctx context.Context, events Events) error {
 func (s *eventStream) deliver(batches <-chan feed.Batch, failed <-chan error, end uint64) error {
 	alive := time.NewTicker(streamAlive)
 	defer alive.Stop()
+	check := time.NewTicker(streamCheck)
+	defer check.Stop()
 	upto := s.q.after
 	for {
 		select {
+		case <-check.C:
+			if s.ended() {
+				return nil
+			}
 		case b, ok := <-batches:
 			if !ok {
 				select {
@@ -184,7 +199,9 @@ func (s *eventStream) deliver(batches <-chan feed.Batch, failed <-chan error, en
 					return nil
 				}
 			}
-			upto = b.Upto
+			if upto = b.Upto; s.ended() {
+				return nil
+			}
 			if s.send(s.render(b, end)) != nil || !s.q.follow && upto >= end {
 				return nil
 			}

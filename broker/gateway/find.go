@@ -18,7 +18,7 @@ func single[ID ~string](verb, what, key string, ids []ID) (ID, error) {
 	op := verb + " " + what + " " + domain.Clip(key, domain.MaxNameLength)
 	switch len(ids) {
 	case 0:
-		return "", domain.NotFound(op, "there is no such "+what, "list them with: tensorturn "+what+" list")
+		return "", noSuch(op, what)
 	case 1:
 		return ids[0], nil
 	}
@@ -57,4 +57,13 @@ func (g *Gateway) findMachine(verb, key string) (m fleet.Machine, err error) {
 		err = e
 	})
 	return m, err
+}
+
+func noSuch(op, what string) *domain.Error {
+	return domain.NotFound(op, "there is no such "+what, "list them with: tensorturn "+what+" list")
+}
+
+// noRun is the answer for a run that is not there, and for one that the caller may not know.
+func noRun(verb, key string) *domain.Error {
+	return noSuch(verb+" run "+domain.Clip(key, domain.MaxNameLength), "run")
 }

@@ -30,6 +30,8 @@ import (
 	"tensorturn/domain/event"
 	"tensorturn/projections"
 	"tensorturn/projections/fleet"
+	"tensorturn/projections/keys"
+	"tensorturn/projections/models"
 	"tensorturn/projections/observers"
 	"tensorturn/projections/runs"
 	"tensorturn/projections/timeline"
@@ -68,12 +70,15 @@ type Views struct {
 	Fleet     *fleet.View
 	Timeline  *timeline.View
 	Observers *observers.View
+	Keys      *keys.View
+	Models    *models.View
 }
 
 // NewViews makes the views and their engine.
 func NewViews() Views {
-	v := Views{Runs: runs.New(), Fleet: fleet.New(), Timeline: timeline.New(), Observers: observers.New()}
-	v.Engine = projections.NewEngine(v.Runs, v.Fleet, v.Timeline, v.Observers)
+	v := Views{Runs: runs.New(), Fleet: fleet.New(), Timeline: timeline.New(), Observers: observers.New(),
+		Keys: keys.New(), Models: models.New()}
+	v.Engine = projections.NewEngine(v.Runs, v.Fleet, v.Timeline, v.Observers, v.Keys, v.Models)
 	return v
 }
 
@@ -90,6 +95,7 @@ type Config struct {
 	Observers ObserverKeeper
 	Webhooks  Webhooks
 	Metrics   http.Handler // Prometheus' text format
+	Counts    Counts
 	Websocket string       // loopback address of the embedded server's WebSocket listener
 	PublicURL string       // what machines dial
 	CA        []byte       // PEM
@@ -195,7 +201,7 @@ func (g *Gateway) routes() http.Handler {
 		r.Put("/blobs/{digest}", g.blobPut)
 	})
 	r.Group(func(r chi.Router) {
-		r.Use(g.operatorOnly, g.idempotent)
+		r.Use(g.keyed, g.idempotent)
 		g.api(r)
 		r.Get("/api/v1/log", g.readLog)
 		r.Get("/metrics", func(w http.ResponseWriter, r *http.Request) { g.cfg.Metrics.ServeHTTP(w, r) })
@@ -211,7 +217,8 @@ func (g *Gateway) routes() http.Handler {
 }
 
 // apiText is the description in the OpenAPI document: what huma's routes do not show.
-const apiText = "The operator's API: every request carries `Authorization: Bearer <operator key>`. A POST may carry `Idempotency-Key`, so that it can be " +
+const apiText = "Every request carries `Authorization: Bearer <key>`: the operator's key, or one of `/api/v1/keys`. An observer's key may read runs, " +
+	"machines, models and events and nothing else, or one run alone. A POST may carry `Idempotency-Key`, so that it can be " +
 	"repeated when its answer got lost. Lists come in pages: `after`, `limit`, and a `Link` header with the next one. Besides the paths below: " +
 	"`GET /api/v1/log?from=N` streams the records of the event log as lines of JSON; " +
 	"`GET /api/v1/events?run=&kind=&after=&since=&follow=` streams events as server-sent events with CloudEvents in them, described at " +
@@ -227,12 +234,13 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	cfg.Transformers = []huma.Transformer{ownProblem}
 	cfg.RejectUnknownQueryParameters = true
 	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
-	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"operator": {Type: "http", Scheme: "bearer"}}
-	cfg.Security = []map[string][]string{{"operator": {}}}
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer"}}
+	cfg.Security = []map[string][]string{{"key": {}}}
 	api := humachi.New(r, cfg)
 	g.registerRuns(api)
 	g.registerMachines(api)
 	g.registerTokens(api)
+	g.registerKeys(api)
 	g.registerLog(api)
 	g.registerObservers(api)
 	g.registerWebhooks(api)

@@ -49,6 +49,28 @@ type rig struct {
 	made    atomic.Int64 // accounts
 	clock   atomic.Int64 // nanoseconds that the front's clock runs ahead
 	logged  *lines
+	failed  counted
+}
+
+// counted counts refused callers by reason.
+type counted struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (c *counted) AuthFailed(reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[string]int{}
+	}
+	c.by[reason]++
+}
+
+func (c *counted) of(reason string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by[reason]
 }
 
 // lines collects log lines.
@@ -113,6 +135,7 @@ func (r *rig) start(l net.Listener, change func(*gateway.Config), tune ...func(*
 		Blobs: r.blobs, Logger: zerolog.Nop()})
 	cfg := gateway.Config{Hub: r.service, Views: gateway.NewViews(), Log: r.log, Blobs: r.blobs, Registry: registry(),
 		Operator: func(k string) bool { return k == r.key }, Enrol: r, Websocket: "127.0.0.1:1", PublicURL: "https://" + r.addr, CA: r.keys.CA(), Pin: r.keys.Pin(), Secret: r.keys.RepeatSecret(),
+		Counts: &r.failed, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("up 1\n")) }),
 		HeadKey: []byte("head"), Binary: "/dev/null", Version: "v1 $(rm -rf /)", Now: r.now, NewID: r.newID, Logger: zerolog.New(r.logged)}
 	r.service.OnCommitted(func(es []event.Envelope) {
 		if err := cfg.Views.Engine.Apply(es...); err != nil {
@@ -302,4 +325,20 @@ func (r *rig) store(data string) domain.Digest {
 func (r *rig) submission(id string) map[string]any {
 	return map[string]any{"id": id, "spec": map[string]any{"name": "digits", "epochs": 1, "batch": 10, "chunk": 10},
 		"data": run.Dataset{Blob: r.store("rows"), Samples: 100, Heldout: 10, Features: 4, Classes: 2, Block: 100}}
+}
+
+// newKey makes an API key.
+func (r *rig) newKey(in gateway.CreateKey) gateway.CreatedKey {
+	r.t.Helper()
+	var k gateway.CreatedKey
+	r.api(http.MethodPost, "/api/v1/keys", in, &k)
+	return k
+}
+
+// deploy records a deployment of a run, whatever its state.
+func (r *rig) deploy(model domain.ModelID, id domain.RunID) {
+	r.t.Helper()
+	d := event.Digest([]byte(id))
+	r.must(r.service.Do(context.Background(), hub.Do{Command: domain.CommandID(r.newID("c")), Actor: "hub", Targets: []hub.Target{{Kind: event.KindPool, ID: pool.ID,
+		Command: pool.DeployModel{Model: model, Run: id, Kind: "mlp", Weights: d, Layout: d, Data: d, Where: pool.WhereHub}}}}))
 }

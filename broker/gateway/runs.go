@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,9 +19,6 @@ import (
 	"tensorturn/projections/runs"
 	"tensorturn/projections/timeline"
 )
-
-// operator is the actor of every command that comes in by the operator key.
-const operator event.Actor = "operator"
 
 // SubmitRun is the body of POST /api/v1/runs. The data set's blob must be stored before.
 type SubmitRun struct {
@@ -72,9 +70,11 @@ type (
 
 func (g *Gateway) registerRuns(api huma.API) {
 	huma.Register(api, op("list-runs", http.MethodGet, "/api/v1/runs", "List runs, oldest first"),
-		func(_ context.Context, in *Page) (*listBody[runs.Run], error) {
+		func(ctx context.Context, in *Page) (*listBody[runs.Run], error) {
 			var all []runs.Run
 			g.cfg.Views.Engine.Read(func(uint64) { all = g.cfg.Views.Runs.List() })
+			c := callerIn(ctx)
+			all = slices.DeleteFunc(all, func(r runs.Run) bool { return !c.sees(r.ID) })
 			return pageOf(g, *in, "/api/v1/runs", all, func(r runs.Run) string { return string(r.ID) })
 		})
 	huma.Register(api, op("submit-run", http.MethodPost, "/api/v1/runs", "Submit a run"),
@@ -113,11 +113,11 @@ func op(id, method, path, summary string) huma.Operation {
 	return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBodyBytes, BodyReadTimeout: bodyTimeout}
 }
 
-// do hands commands to the hub as the operator. The hub feeds the views before it answers, so that a read after this
-// sees the change. A caller that gives up leaves the command to the hub: it is decided or not, and under an idempotency
-// key a repetition is safe whatever it asks for.
+// do hands commands to the hub in the name of the request's caller. The hub feeds the views before it answers, so that a
+// read after this sees the change. A caller that gives up leaves the command to the hub: it is decided or not, and under
+// an idempotency key a repetition is safe whatever it asks for.
 func (g *Gateway) do(ctx context.Context, targets ...hub.Target) error {
-	err := g.cfg.Hub.Do(ctx, hub.Do{Command: g.command(ctx), Actor: operator, Targets: targets})
+	err := g.cfg.Hub.Do(ctx, hub.Do{Command: g.command(ctx), Actor: callerIn(ctx).actor(), Targets: targets})
 	if err != nil {
 		return g.problemOf(err)
 	}

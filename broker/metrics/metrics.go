@@ -7,6 +7,7 @@ package metrics
 
 import (
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -36,7 +37,8 @@ type Metrics struct {
 	read     func() Gauges
 
 	events, steals, stolen, expired, samples prometheus.Counter
-	refused                                  *prometheus.CounterVec
+	refused, authFailed, infers              *prometheus.CounterVec
+	inferred                                 prometheus.Histogram
 	rounds                                   prometheus.Histogram
 	units                                    *prometheus.HistogramVec
 
@@ -74,13 +76,17 @@ func New(version string, read func() Gauges) *Metrics {
 	m.expired = counter("leases_expired_total", "Leases that ended because their holder was silent or made no progress.")
 	m.samples = counter("samples_counted_total", "Samples that the ledger counted.")
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tensorturn", Name: "contributions_refused_total", Help: "Contributions that failed a gate."}, []string{"reason"})
+	m.authFailed = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tensorturn", Name: "auth_failures_total", Help: "Callers that were refused, by what was wrong with their key."}, []string{"reason"})
+	m.infers = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tensorturn", Name: "infer_requests_total", Help: "Requests for predictions, by deployed model and HTTP status."}, []string{"model", "code"})
+	m.inferred = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "tensorturn", Name: "infer_duration_seconds", Help: "From a request for predictions to its answer.",
+		Buckets: prometheus.ExponentialBuckets(50e-6, 2, 18)})
 	m.rounds = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "tensorturn", Name: "round_duration_seconds", Help: "From a round's opening to its merge.",
 		Buckets: prometheus.ExponentialBuckets(1, 2, 16)})
 	m.units = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tensorturn", Name: "unit_duration_seconds", Help: "From a lease's grant to its end.",
 		Buckets: prometheus.ExponentialBuckets(1, 2, 16)}, []string{"unit"})
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tensorturn", Name: "build_info", Help: "The hub's version.", ConstLabels: prometheus.Labels{"version": version}})
 	info.Set(1)
-	m.registry.MustRegister(m.refused, m.rounds, m.units, info, m)
+	m.registry.MustRegister(m.refused, m.authFailed, m.infers, m.inferred, m.rounds, m.units, info, m)
 	return m
 }
 
@@ -94,6 +100,16 @@ func (m *Metrics) GoLive() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.live = true
+}
+
+// AuthFailed counts a refused caller.
+func (m *Metrics) AuthFailed(reason string) { m.authFailed.WithLabelValues(reason).Inc() }
+
+// Inferred counts a request for predictions that was answered with the HTTP status code after the given time. model is
+// the name of a deployed model: never text of a caller.
+func (m *Metrics) Inferred(model domain.ModelID, code int, took time.Duration) {
+	m.infers.WithLabelValues(string(model), strconv.Itoa(code)).Inc()
+	m.inferred.Observe(took.Seconds())
 }
 
 // Note takes events in order, as a listener of the hub's Service. Those of the log's past only tell what is under way.

@@ -50,10 +50,15 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	m.Note(story()[:2]) // the log's past: not counted, but under way
 	m.GoLive()
 	m.Note(story()[2:])
+	m.AuthFailed("unknown")
+	m.Inferred("digits", 200, 30*time.Microsecond)
+	m.Inferred("digits", 429, time.Microsecond)
 	got := scrape(t, m)
 	for _, want := range []string{
 		`tensorturn_events_appended_total 7`, `tensorturn_steals_total 1`, `tensorturn_stolen_chunks_total 2`, `tensorturn_leases_expired_total 1`,
 		`tensorturn_samples_counted_total 640`, `tensorturn_contributions_refused_total{reason="norm"} 1`, `tensorturn_round_duration_seconds_sum 8`,
+		`tensorturn_auth_failures_total{reason="unknown"} 1`, `tensorturn_infer_requests_total{code="200",model="digits"} 1`,
+		`tensorturn_infer_requests_total{code="429",model="digits"} 1`, `tensorturn_infer_duration_seconds_count 2`,
 		`tensorturn_unit_duration_seconds_sum{unit="train"} 5`, `tensorturn_agents{state="online"} 2`, `tensorturn_units{state="idle"} 1`,
 		`tensorturn_runs{phase="completed"} 3`, `tensorturn_log_verified_sequence 12`, `tensorturn_view_lag_events{view="feed"} 2`,
 		`tensorturn_view_lag_events{view="views"} 0`, `tensorturn_build_info{version="v1"} 1`, `tensorturn_observers 1`,

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"tensorturn/broker/identity"
+	"tensorturn/projections/keys"
 )
 
 // update writes what the commands really say into the scripts: go test ./cmd/tensorturn -update; then read the difference.
@@ -32,6 +33,8 @@ func TestMain(m *testing.M) {
 //	keep NAME               set NAME to what the last command printed
 //	forge NAME TOKEN        set NAME to a token for the same hub that the hub has never made
 //	mistype NAME TOKEN      set NAME to TOKEN with one letter changed
+//	rekey FILE KEY          write the hub's operator.json with another key
+//	revoke-all              revoke every API key
 //	wrongkey FILE           write the hub's operator.json with a key that is well made and not the hub's
 //	until PATTERN COMMAND.. run a command until it prints the text, for at most patience
 func TestScripts(t *testing.T) {
@@ -49,7 +52,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "ready": ready, "keep": keep, "forge": forge, "mistype": mistype, "until": until, "wrongkey": wrongKey,
+			"exits": exits, "ready": ready, "keep": keep, "forge": forge, "mistype": mistype, "until": until, "wrongkey": wrongKey, "rekey": rekey, "revoke-all": revokeAll,
 		},
 		RequireExplicitExec: true, UpdateScripts: *update,
 	})
@@ -137,6 +140,25 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(ts.Exec(args[1], args[2:]...))
 		return strings.Contains(ts.ReadFile("stdout"), args[0])
 	})
+}
+
+func rekey(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: rekey FILE KEY")
+	}
+	c, err := loadContext(ts.Getenv("TENSORTURN_CONTEXT"))
+	ts.Check(err)
+	c.Key = args[1]
+	ts.Check(c.save(ts.MkAbs(args[0])))
+}
+
+func revokeAll(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Check(ts.Exec("tensorturn", "key", "list", "--json"))
+	var ks []keys.Key
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &ks))
+	for _, k := range ks {
+		ts.Check(ts.Exec("tensorturn", "key", "revoke", string(k.ID)))
+	}
 }
 
 func wrongKey(ts *testscript.TestScript, neg bool, args []string) {

@@ -56,7 +56,7 @@ func newRoot(a *app) *cobra.Command {
 		help(c, got)
 	})
 	root.AddCommand(
-		hubCommand(a), agentCommand(a), tokenCommand(a), credentialCommand(a), machineCommand(a),
+		hubCommand(a), agentCommand(a), tokenCommand(a), keyCommand(a), credentialCommand(a), machineCommand(a),
 		runCommand(a), eventsCommand(a), webhookCommand(a), logCommand(a), modelCommand(a), demoCommand(a), versionCommand(a),
 	)
 	return root

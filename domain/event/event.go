@@ -36,7 +36,7 @@ type Event struct {
 	Data Data
 }
 
-// Actor says who caused a command: "operator", "machine:<id>", "hub".
+// Actor says who caused a command: "operator", "key:<id>", "machine:<id>", "hub".
 type Actor string
 
 // Envelope is an event with its place in the log. The hub alone makes them.

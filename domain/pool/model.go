@@ -47,9 +47,9 @@ type (
 	}
 	// Member is one model of a deployed ensemble.
 	Member struct {
-		Number  int           `msgpack:"number"`
-		Weights domain.Digest `msgpack:"weights"`
-		Layout  domain.Digest `msgpack:"layout"`
+		Number  int           `msgpack:"number" json:"number"`
+		Weights domain.Digest `msgpack:"weights" json:"weights"`
+		Layout  domain.Digest `msgpack:"layout" json:"layout"`
 	}
 	// ModelRolledBack lets an earlier version answer again.
 	ModelRolledBack struct {
