@@ -25,6 +25,7 @@ type board struct {
 	size    sizes
 	workers []worker // every slot of the pool and every slot with a lease, ordered by id
 	pool    []domain.ChunkID
+	granted int // members handed out in this call
 	out     []Action
 }
 
@@ -93,6 +94,10 @@ func (b *board) draw(w *worker) {
 	l := b.r.Leases[w.ID]
 	w.mine = l != nil
 	w.free = w.free && l == nil
+	if l != nil && l.Unit == run.UnitMember {
+		b.drawMember(w, l)
+		return
+	}
 	if l == nil || l.Unit != run.UnitTrain || !b.open() {
 		return
 	}

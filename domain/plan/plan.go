@@ -17,6 +17,7 @@ type Slot struct {
 	Upload      float64 // seconds its last delta took to make and send, 0 when unknown
 	Busy        float64 // seconds since it began the chunk under way, 0 when it trains none
 	Free        bool    // holds no lease of any run
+	Done        int64   // samples its member has seen, as its agent reported; 0 when it trains none
 }
 
 // Snapshot is everything a plan may look at. Plan reads the runs and never changes them.
@@ -24,7 +25,7 @@ type Snapshot struct {
 	Slots    []Slot       // every slot of the pool, ordered by id
 	Runs     []*run.State // by submission: the first is served first
 	Timing   domain.Timing
-	RoundAge map[domain.RunID]float64 // seconds since the open round was opened, on the hub's clock
+	RoundAge map[domain.RunID]float64 // seconds since the open round was opened, or an ensemble's first lease, on the hub's clock
 }
 
 // Action is one proposal: a command for one run, to be decided by run.Decide.
@@ -56,6 +57,10 @@ func Next(s Snapshot) []Action {
 // plan runs the rules in the order in which one makes room for the next. Each changes the board as its actions will
 // change the run, so that the rules behind it see the effect.
 func (b *board) plan() {
+	if b.r.Ensemble != nil {
+		b.ensemble()
+		return
+	}
 	if b.closing() {
 		return // everything else depends on what follows
 	}

@@ -29,6 +29,8 @@ func (b *board) demand() int {
 	switch {
 	case b.r.Paused != "":
 		return 0
+	case b.r.Ensemble != nil:
+		return b.holding() + b.recalled()
 	case b.r.Phase == run.PhaseSubmitted:
 		return min(b.r.Spec.Round.Chunks, len(b.r.Chunks))
 	case b.r.Phase != run.PhaseTraining:

@@ -24,6 +24,7 @@ import (
 //	trained RUN SLOT [n=]   reports claimed chunks; contribute RUN SLOT has the trained ones accepted
 //	work RUN SLOT [n=]      reports n chunks, asks plan after each, and lists the facts but the claims
 //	expire RUN SLOT, fail RUN SLOT, age RUN SECONDS
+//	ensemble RUN [members=] [samples=] [deadline=], checkpoint RUN SLOT [chunks=], in RUN SLOT (its member is trained and comes in)
 //	show RUN                where every chunk of the open round is
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
@@ -62,6 +63,12 @@ func (s *story) play(d *datadriven.TestData) string {
 	case "submit":
 		s.submit(id, s.num(d, "samples", 240), s.num(d, "chunk", 10), s.num(d, "round", 24), s.num(d, "epochs", 1), s.num(d, "most", 0),
 			float64(s.num(d, "deadline", 0)), s.num(d, "every", 0))
+	case "ensemble":
+		s.ensemble(id, s.num(d, "members", 3), s.num(d, "samples", 100), s.num(d, "deadline", 0))
+	case "checkpoint":
+		s.checkpoint(id, slot, s.num(d, "chunks", 1))
+	case "in":
+		s.in(id, slot)
 	case "plan":
 		return list(s.settle())
 	case "init":
@@ -118,6 +125,8 @@ func set(t tester, p *plan.Slot, key string, x float64) {
 		p.Speed = x
 	case "upload":
 		p.Upload = x
+	case "done":
+		p.Done = int64(x)
 	case "busy":
 		p.Busy = x
 	case "online":

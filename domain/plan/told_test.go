@@ -16,6 +16,9 @@ func told(f event.Data) string {
 		if d.Unit == run.UnitInit {
 			return fmt.Sprintf("%s gets %s: %s", d.Slot, d.Unit, d.Reason)
 		}
+		if d.Unit == run.UnitMember {
+			return fmt.Sprintf("%s gets member %d: %s", d.Slot, d.Member, d.Reason)
+		}
 		return fmt.Sprintf("%s gets %s of round %d: %s", d.Slot, d.Unit, d.Round, d.Reason)
 	case *run.LeaseReleased:
 		return fmt.Sprintf("%s is released, returning %s: %s", d.Slot, ranges(d.Returned), d.Reason)
@@ -33,7 +36,16 @@ func told(f event.Data) string {
 		return fmt.Sprintf("%s steals %s from %s: %s", d.To, ranges(d.Chunks), d.From, d.Reason)
 	case *run.ChunksClaimed:
 		return fmt.Sprintf("%s claims %s", d.Slot, ranges(d.Chunks))
+	case *run.MemberRequeued:
+		return fmt.Sprintf("member %d is requeued with %d chunks kept: %s", d.Member, d.Kept, d.Reason)
+	case *run.MemberDropped:
+		return fmt.Sprintf("member %d is dropped: %s", d.Member, d.Reason)
+	case *run.Failed:
+		return "failed: " + d.Reason
 	case *run.ContributionRequested:
+		if d.Member > 0 {
+			return fmt.Sprintf("%s is asked to give member %d back: %s", d.Slot, d.Member, d.Reason)
+		}
 		return fmt.Sprintf("%s is asked for contribution %d: %s", d.Slot, d.Number, d.Reason)
 	}
 	panic(fmt.Sprintf("plan never leads to %T", f))

@@ -21,6 +21,8 @@ type worker struct {
 	asked   bool             // its contribution is requested or being cut
 	queue   float64          // samples in shard
 	pending float64          // samples in claimed
+	member  *run.Member      // of an ensemble, that it trains
+	left    float64          // samples the member has still to see
 }
 
 // reckon settles the speeds to plan with. An unknown one is the mean of the known. A chunk that takes longer than the
