@@ -64,13 +64,7 @@ func (b *board) opening() bool {
 func (b *board) more() bool { return b.r.NextChunk < len(b.r.Chunks) || len(b.r.Carried) > 0 }
 
 // roundChunks is the number of chunks the next round would have.
-func (b *board) roundChunks() int {
-	own := b.r.Budget
-	if own == 0 {
-		own = b.r.Spec.Round.Chunks
-	}
-	return min(len(b.r.Carried)+min(own, len(b.r.Chunks)-b.r.NextChunk), run.MaxRoundChunks)
-}
+func (b *board) roundChunks() int { return b.r.NextRound() }
 
 // evaluate gives a wanted evaluation to a slot that training does not need: the deal and the steals come first. While
 // the next round waits only to be opened, its slots are not idle.

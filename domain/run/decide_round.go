@@ -32,8 +32,7 @@ func decideOpen(s *State, c OpenRound) ([]event.Data, error) {
 	if !finite(c.Expected) || c.Expected < 0 {
 		return nil, invalid(c, "%v seconds expected", c.Expected)
 	}
-	carried := min(len(s.Carried), MaxRoundChunks)
-	own := min(s.budget(), len(s.Chunks)-s.NextChunk, MaxRoundChunks-carried)
+	carried, own := s.nextRound()
 	chunks := slices.Clone(s.Carried[:carried])
 	for i := range own {
 		chunks = append(chunks, domain.ChunkID(s.NextChunk+i))
@@ -41,6 +40,27 @@ func decideOpen(s *State, c OpenRound) ([]event.Data, error) {
 	return one(&RoundOpened{Round: s.Merged + 1, Base: s.Base, Chunks: chunks, Carried: carried,
 		Eta: *s.Spec.Outer.LR, Mu: *s.Spec.Outer.Momentum, Expected: c.Expected, Deadline: deadline(s, c.Expected)})
 }
+
+// NextRound is how many chunks the next round would have.
+func (s *State) NextRound() int {
+	carried, own := s.nextRound()
+	return carried + own
+}
+
+// nextRound is how many chunks the next round carries and how many it owns: an even share of those that no round has
+// owned, at most B. A short last round would take the whole outer momentum for a part of the data and overshoot:
+// measured on the digits, 0.868 with a short last round against 0.883 with even ones.
+func (s *State) nextRound() (carried, own int) {
+	carried = min(len(s.Carried), MaxRoundChunks)
+	if left := len(s.Chunks) - s.NextChunk; left > 0 {
+		rounds := over(left, s.budget())
+		own = over(left, rounds)
+	}
+	return carried, min(own, MaxRoundChunks-carried)
+}
+
+// over divides and rounds up.
+func over(a, b int) int { return (a + b - 1) / b }
 
 // budget is B: what the first round recorded, and before it the spec's wish.
 func (s *State) budget() int {

@@ -10,7 +10,7 @@ import (
 
 // Two states folded from the same facts share nothing that one of them changes, and a clone is its own.
 func TestStatesShareNothing(t *testing.T) {
-	w := newWorld(t, run.Spec{Batch: 10, Chunk: 10, Epochs: 1, Round: run.Round{Chunks: 8}}, dataset(100))
+	w := newWorld(t, run.Spec{Batch: 10, Chunk: 10, Epochs: 1, Round: run.Round{Chunks: 8}}, dataset(160))
 	w.begin("a/0", "b/0")
 	w.must(run.AssignShard{Slot: "a/0", Chunks: []domain.ChunkID{0, 1, 2, 3}}, run.Claim{Slot: "a/0", Count: 2})
 	w.must(w.trained("a/0", 0))

@@ -16,7 +16,7 @@ func TestGuardsCanFail(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			// Slot a has contributed chunks 0 and 1; slot b has claimed chunk 2.
 			begin := func() *world {
-				w := newWorld(t, run.Spec{Batch: 10, Chunk: 10, Epochs: 1, Round: run.Round{Chunks: 6}}, dataset(100))
+				w := newWorld(t, run.Spec{Batch: 10, Chunk: 10, Epochs: 1, Round: run.Round{Chunks: 6}}, dataset(120))
 				w.begin("a/0", "b/0")
 				w.train("a/0", 0, 1)
 				w.must(w.accept("a/0"))
@@ -162,7 +162,7 @@ func schedulingGuards() []guard {
 			},
 			kind:  domain.KindConflict,
 			broke: func(w *world) { w.apply(&run.Completed{}) },
-			sees:  "completed with 20 of 100 samples",
+			sees:  "completed with 20 of 120 samples",
 		},
 	}
 }

@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"tensorturn/domain"
@@ -112,7 +113,7 @@ func TestEvaluationsAreKeptInBounds(t *testing.T) {
 // carried comes first. B stays what the first round recorded.
 func TestCarriedChunksStayWithinTheLargestRound(t *testing.T) {
 	const b = run.MaxRoundChunks
-	w := newWorld(t, run.Spec{Batch: 1, Chunk: 1, Epochs: 1, Round: run.Round{Chunks: b}}, dataset(2*b+10))
+	w := newWorld(t, run.Spec{Batch: 1, Chunk: 1, Epochs: 1, Round: run.Round{Chunks: b}}, dataset(3*b))
 	w.large = true
 	w.begin("a/0")
 	half := w.state.Open.Pool[:b/2]
@@ -130,9 +131,33 @@ func TestCarriedChunksStayWithinTheLargestRound(t *testing.T) {
 func TestBudgetIsFixedByTheFirstRound(t *testing.T) {
 	w := newWorld(t, run.Spec{Batch: 10, Chunk: 10, Epochs: 1, Round: run.Round{Chunks: 4}}, dataset(50))
 	w.begin("a/0")
-	w.train("a/0", 0, 1, 2, 3)
+	w.train("a/0", 0, 1, 2)
 	w.must(w.accept("a/0"), run.CloseRound{Round: 1}, w.merge(), run.OpenRound{})
-	if len(w.state.Open.Chunks) != 1 || w.state.Budget != 4 {
+	if len(w.state.Open.Chunks) != 2 || w.state.Budget != 3 {
 		t.Errorf("the second round has %d chunks, B is %d", len(w.state.Open.Chunks), w.state.Budget)
+	}
+}
+
+// Rounds are as even as whole chunks allow: none is more than one chunk larger than another, none is larger than asked
+// for, and there are no more of them than when each took its fill.
+func TestRoundsAreEven(t *testing.T) {
+	for chunks := 2; chunks <= 24; chunks++ {
+		for wish := 1; wish <= chunks+1; wish++ {
+			w := newWorld(t, run.Spec{Batch: 1, Chunk: 1, Epochs: 1, Round: run.Round{Chunks: wish}}, dataset(chunks))
+			w.begin("a/0")
+			least, most, rounds := chunks, 0, 0
+			for w.state.Open != nil {
+				own := slices.Clone(w.state.Open.Chunks)
+				least, most, rounds = min(least, len(own)), max(most, len(own)), rounds+1
+				w.train("a/0", own...)
+				w.must(w.accept("a/0"), run.CloseRound{Round: rounds}, w.merge())
+				if w.state.WantsRound() {
+					w.must(run.OpenRound{}, run.GrantLease{Slot: "a/0", Unit: run.UnitTrain, Round: rounds + 1})
+				}
+			}
+			if most-least > 1 || most > wish || rounds != (chunks+wish-1)/wish {
+				t.Errorf("%d chunks in rounds of %d: %d rounds of %d to %d", chunks, wish, rounds, least, most)
+			}
+		}
 	}
 }
