@@ -54,6 +54,8 @@ func (c *checker) report(s *SlotReport) {
 		c.finite("loss", t.Loss)
 	}
 	c.offer(s.Offer)
+	c.boundaries(s.Boundaries, len(s.Trained))
+	c.late(s.Late)
 	if s.Init != nil {
 		c.digest("init base", s.Init.Base, false)
 		c.digest("init layout", s.Init.Layout, false)
@@ -71,18 +73,36 @@ func (c *checker) offer(o *Offer) {
 		return
 	}
 	c.atMost("offered chunks", len(o.Chunks), MaxSlotChunks)
-	c.atMost("boundaries", len(o.Boundaries), MaxBoundaries)
 	for _, k := range o.Chunks {
 		c.chunk(k)
 	}
-	before := 0
-	for _, k := range o.Boundaries {
-		c.require(k > before && k <= len(o.Chunks), "boundaries must ascend from 1 to the number of offered chunks")
-		before = k
-	}
+	c.boundaries(o.Boundaries, len(o.Chunks))
 	c.count("steps", o.Steps)
 	c.digest("offered blob", o.Blob, false)
 	c.codec(o.Codec)
+}
+
+// boundaries are prefix lengths of n chunks.
+func (c *checker) boundaries(bs []int, n int) {
+	c.atMost("boundaries", len(bs), MaxBoundaries)
+	before := 0
+	for _, k := range bs {
+		c.require(k > before && k <= n, "boundaries must ascend from 1 to the number of chunks")
+		before = k
+	}
+}
+
+func (c *checker) late(l *Late) {
+	if l == nil {
+		return
+	}
+	c.id("late run", string(l.Run), false)
+	c.require(l.Epoch > 0, "late work without an epoch")
+	c.atMost("late chunks", len(l.Chunks), MaxSlotChunks)
+	for _, k := range l.Chunks {
+		c.chunk(k)
+	}
+	c.boundaries(l.Boundaries, len(l.Chunks))
 }
 
 func checkReply(r *SyncReply) error {
@@ -158,6 +178,9 @@ func (c *checker) desire(d *SlotDesire) {
 	}
 	if d.Cut != nil {
 		c.require(*d.Cut >= 0 && *d.Cut <= MaxSlotChunks, "cut is out of range")
+	}
+	if d.Adopt != nil {
+		c.require(d.Adopt.Late > 0 && d.Adopt.Keep > 0 && d.Adopt.Keep <= MaxSlotChunks, "adopted work is out of range")
 	}
 	if d.Job != nil {
 		c.digest("data set", d.Job.Data.Blob, false)

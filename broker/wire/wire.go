@@ -79,6 +79,19 @@ type SlotReport struct {
 	Loss     *float64 `msgpack:"loss"`           // running training loss, nil when unknown
 	Speed    float64  `msgpack:"speed"`          // samples per second while training, measured by the agent, 0 when unknown
 	Upload   float64  `msgpack:"upload"`         // seconds the last delta took to make and send, 0 when unknown
+	// Boundaries are the prefix lengths of Trained whose weights are still held, ascending.
+	Boundaries []int `msgpack:"bounds,omitempty"`
+	// Late is what the slot trained under a lease that has ended. It holds it until the hub adopts it or gives the slot
+	// something else to do.
+	Late *Late `msgpack:"late,omitempty"`
+}
+
+// Late is trained work that has outlived its lease.
+type Late struct {
+	Run        domain.RunID     `msgpack:"run"`
+	Epoch      domain.Epoch     `msgpack:"epoch"` // of the lease that has ended
+	Chunks     []domain.ChunkID `msgpack:"chunks"`
+	Boundaries []int            `msgpack:"bounds"`
 }
 
 // TrainedChunk is one chunk in local weights.
@@ -185,8 +198,16 @@ type SlotDesire struct {
 	Contribute bool `msgpack:"contribute"`
 	// Cut: keep this many chunks in training order and offer their delta; nil when there is none.
 	Cut *int `msgpack:"cut"`
+	// Adopt: what was trained under another epoch becomes this lease's contribution.
+	Adopt *Adopt `msgpack:"adopt,omitempty"`
 	// Accepted: the init or evaluation result is in the log, or the error is; the slot may forget it.
 	Done bool `msgpack:"done"`
+}
+
+// Adopt says that the first Keep chunks trained under lease Late are what the slot contributes under its present one.
+type Adopt struct {
+	Late domain.Epoch `msgpack:"late"`
+	Keep int          `msgpack:"keep"`
 }
 
 // Job is what a trainer needs to know of its run.

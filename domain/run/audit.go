@@ -62,9 +62,10 @@ func (a *auditor) places() {
 	a.put(s.Carried, StatusUnplanned, "")
 	for _, slot := range s.Slots() {
 		l := s.Leases[slot]
-		a.put(l.Claimed, StatusClaimed, slot)
-		a.put(l.Trained, StatusTrained, slot)
+		a.put(a.first(slot, l.Claimed), StatusClaimed, slot)
+		a.put(a.first(slot, l.Trained), StatusTrained, slot)
 	}
+	a.copies()
 	if s.Open != nil {
 		a.put(s.Open.Pool, StatusQueued, "")
 		for _, slot := range slices.Sorted(maps.Keys(s.Open.Shards)) {
@@ -82,6 +83,31 @@ func (a *auditor) places() {
 			a.fail("chunk %d is %s by the table and in no list", c, have.Status)
 		case !a.placed[c] && c >= s.NextChunk && have != Chunk{}:
 			a.fail("chunk %d is %s before any round owned it", c, have.Status)
+		}
+	}
+}
+
+// first lists those of the chunks of which the slot holds the first copy.
+func (a *auditor) first(slot domain.SlotID, cs []domain.ChunkID) []domain.ChunkID {
+	if a.s.Open == nil || len(a.s.Open.Copies) == 0 {
+		return cs
+	}
+	return slices.DeleteFunc(slices.Clone(cs), func(c domain.ChunkID) bool { return a.s.Open.Copies[c] == slot })
+}
+
+// copies checks that every second copy is in the lease that it names, and the first one in another's.
+func (a *auditor) copies() {
+	if a.s.Open == nil {
+		return
+	}
+	in := func(slot domain.SlotID, c domain.ChunkID) bool {
+		l := a.s.TrainLease(slot)
+		return l != nil && (slices.Contains(l.Claimed, c) || slices.Contains(l.Trained, c))
+	}
+	for _, c := range slices.Sorted(maps.Keys(a.s.Open.Copies)) {
+		copier := a.s.Open.Copies[c]
+		if first := a.s.Chunks[c].Slot; first == copier || !in(copier, c) || !in(first, c) {
+			a.fail("chunk %d has copies at %s and %s, which do not both hold it", c, first, copier)
 		}
 	}
 }

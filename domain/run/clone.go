@@ -20,6 +20,12 @@ func (s *State) Clone() *State {
 	c.Refusals = maps.Clone(s.Refusals)
 	c.Ended = maps.Clone(s.Ended)
 	c.FencedAt = maps.Clone(s.FencedAt)
+	c.Late = make(map[domain.SlotID]*LateWork, len(s.Late))
+	for slot, e := range s.Late {
+		work := *e
+		work.Chunks = slices.Clone(e.Chunks)
+		c.Late[slot] = &work
+	}
 	if s.Evaluation != nil {
 		e := *s.Evaluation
 		c.Evaluation = &e
@@ -52,6 +58,7 @@ func (o *OpenRoundState) clone() *OpenRoundState {
 	c.Contributions = slices.Clone(o.Contributions) // their chunks never change
 	c.Numbers = maps.Clone(o.Numbers)
 	c.NormRefused = maps.Clone(o.NormRefused)
+	c.Copies = maps.Clone(o.Copies)
 	c.Shards = make(map[domain.SlotID][]domain.ChunkID, len(o.Shards))
 	for slot, shard := range o.Shards {
 		c.Shards[slot] = slices.Clone(shard)

@@ -70,6 +70,10 @@ func Decide(s *State, c Command) ([]event.Data, error) {
 		return decideDrop(s, c)
 	case RecordVote:
 		return decideVote(s, c)
+	case Copy:
+		return decideCopy(s, c)
+	case AdoptDelta:
+		return decideAdopt(s, c)
 	}
 	panic(fmt.Sprintf("broken promise: run.Decide knows every command, but not %T", c))
 }
@@ -131,6 +135,10 @@ func opOf(c Command) string {
 		return fmt.Sprintf("drop member %d", c.Member)
 	case RecordVote:
 		return "record vote"
+	case Copy:
+		return fmt.Sprintf("copy %s of %s for %s", plural(c.Count, "chunk"), c.From, c.Slot)
+	case AdoptDelta:
+		return fmt.Sprintf("adopt what %s trained under lease %d", c.Slot, c.Late)
 	}
 	return fmt.Sprintf("%T", c)
 }

@@ -80,7 +80,7 @@ func offerFenced(s *State, c OfferContribution) ([]event.Data, error) {
 // prefix is how many of the offer's first chunks the slot may still contribute: those its weights are known to hold.
 func (s *State) prefix(c OfferContribution) int {
 	for i, chunk := range c.Chunks {
-		if !s.holds(c.Slot, chunk, StatusTrained) {
+		if !s.inLease(c.Slot, chunk, StatusTrained) {
 			return i
 		}
 	}
@@ -100,7 +100,10 @@ func cut(s *State, l *Lease, c OfferContribution, n int) *ContributionCut {
 	if keep < n {
 		reason += fmt.Sprintf("; the weights of %s are gone", plural(n, "chunk"))
 	}
-	return &ContributionCut{Slot: c.Slot, Epoch: c.Epoch, Number: c.Number, Keep: keep, Returned: leftOver(l, c.Chunks[:keep]), Reason: reason}
+	behind := leftOver(l, c.Chunks[:keep])
+	returned := s.sole(c.Slot, behind, nil)
+	return &ContributionCut{Slot: c.Slot, Epoch: c.Epoch, Number: c.Number, Keep: keep, Returned: returned,
+		Others: except(behind, setOf(returned)), Reason: reason}
 }
 
 // leftOver lists what the lease holds but the contribution does not: trained chunks, then claimed ones.
@@ -126,11 +129,13 @@ func judge(s *State, l *Lease, c OfferContribution) ([]event.Data, error) {
 		refused.Why, refused.Norm, refused.Limit = RefusedNorm, in.Norm, limit
 		refused.Reason = fmt.Sprintf("norm/√steps is %.4g, at most %.4g is usual", rate, limit)
 	default:
-		return one(&ContributionAccepted{Slot: c.Slot, Epoch: c.Epoch, Number: c.Number, Chunks: slices.Clone(c.Chunks),
-			Samples: g.sum(c.Chunks), Steps: steps, Blob: c.Blob, Codec: c.Codec, Norm: in.Norm, Limit: limit, Returned: leftOver(l, c.Chunks), Bytes: in.Bytes})
+		accepted := &ContributionAccepted{Slot: c.Slot, Epoch: c.Epoch, Number: c.Number, Chunks: slices.Clone(c.Chunks),
+			Samples: g.sum(c.Chunks), Steps: steps, Blob: c.Blob, Codec: c.Codec, Norm: in.Norm, Limit: limit,
+			Returned: s.sole(c.Slot, leftOver(l, c.Chunks), nil), Bytes: in.Bytes, Base: l.Base}
+		return append([]event.Data{accepted}, s.overtaken(c.Slot, c.Chunks)...), nil
 	}
 	refused.Reason = reasonOr(refused.Reason, string(refused.Why))
-	refused.Returned = leftOver(l, nil)
+	refused.Returned = s.sole(c.Slot, leftOver(l, nil), nil)
 	facts := []event.Data{refused}
 	if refused.Why == RefusedNorm && s.allNormRefused(c.Slot) {
 		facts = append(facts, &Paused{Gate: true, Reason: fmt.Sprintf("the norm gate refused every slot of round %d: %s", s.Open.Number, refused.Reason)})

@@ -110,16 +110,21 @@ func decideExpire(s *State, c ExpireLease) ([]event.Data, error) {
 	return lost(s, l, &LeaseExpired{Slot: l.Slot, Epoch: l.Epoch, Reason: reason, Silent: c.Silent, Requeued: s.Held(l.Slot)}, reason)
 }
 
-func release(s *State, l *Lease, reason string) *LeaseReleased {
-	return &LeaseReleased{Slot: l.Slot, Epoch: l.Epoch, Reason: reason, Returned: s.Held(l.Slot)}
+func release(s *State, l *Lease, reason string) *LeaseReleased { return releaseBut(s, l, reason, nil) }
+
+// releaseBut is release when the leases of gone have ended just before, in the same decision.
+func releaseBut(s *State, l *Lease, reason string, gone map[domain.SlotID]bool) *LeaseReleased {
+	return &LeaseReleased{Slot: l.Slot, Epoch: l.Epoch, Reason: reason, Returned: s.heldBut(l.Slot, gone)}
 }
 
 // releaseAll ends every lease but that of the slot except, in the order of slots.
 func releaseAll(s *State, reason string, except domain.SlotID) []event.Data {
 	var facts []event.Data
+	gone := map[domain.SlotID]bool{except: true}
 	for _, slot := range s.Slots() {
 		if slot != except {
-			facts = append(facts, release(s, s.Leases[slot], reason))
+			facts = append(facts, releaseBut(s, s.Leases[slot], reason, gone))
+			gone[slot] = true
 		}
 	}
 	return facts

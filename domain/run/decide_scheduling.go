@@ -118,6 +118,8 @@ func decideClaim(s *State, c Claim) ([]event.Data, error) {
 		return nil, invalid(c, "%d chunks", c.Count)
 	case l.Contribute != "" || l.Cut != nil:
 		return nil, conflict(c, "its contribution is asked for")
+	case l.Sealed:
+		return nil, conflict(c, "it contributes before it takes another chunk")
 	case room == 0:
 		return nil, conflict(c, "a contribution holds at most %d chunks", s.Spec.MaxChunksPerContribution)
 	case len(shard) == 0:
@@ -135,10 +137,10 @@ func decideTrained(s *State, c ReportTrained) ([]event.Data, error) {
 	if now := s.Number(c.Slot); c.Number != now {
 		return nil, domain.Fenced(opOf(c), "it belongs to an earlier contribution than the present one")
 	}
-	if s.holds(c.Slot, c.Chunk, StatusTrained) {
+	if s.inLease(c.Slot, c.Chunk, StatusTrained) {
 		return nil, nil
 	}
-	if !s.holds(c.Slot, c.Chunk, StatusClaimed) {
+	if !s.inLease(c.Slot, c.Chunk, StatusClaimed) {
 		return nil, conflict(c, "the slot has not claimed it")
 	}
 	if c.Steps < 1 || !finite(c.Seconds) || c.Seconds < 0 || !finite(c.Loss) {

@@ -156,6 +156,7 @@ type (
 		Limit    float64          `msgpack:"limit,omitempty"` // the norm gate's limit on norm/√steps, 0 when it was not in force
 		Returned []domain.ChunkID `msgpack:"returned,omitempty"`
 		Bytes    int64            `msgpack:"bytes,omitempty"` // of the stored delta, as the inspection read it
+		Base     domain.Digest    `msgpack:"base,omitempty"`  // a late delta's, when it is the previous round's and not this round's
 	}
 	// ContributionRefused returns the chunks of a contribution that failed a gate.
 	ContributionRefused struct {
@@ -177,6 +178,7 @@ type (
 		Number   int              `msgpack:"number"`
 		Keep     int              `msgpack:"keep"` // chunks kept, in training order; 0 starts again from the base
 		Returned []domain.ChunkID `msgpack:"returned,omitempty"`
+		Others   []domain.ChunkID `msgpack:"others,omitempty"` // chunks behind the cut of which another slot has a copy
 		Reason   string           `msgpack:"reason"`
 	}
 	// ContributionRevoked takes an accepted contribution out of the ledger because its delta cannot be read.
@@ -246,7 +248,8 @@ type MergeInput struct {
 	Number  int           `msgpack:"number"`
 	Blob    domain.Digest `msgpack:"blob"`
 	Codec   Codec         `msgpack:"codec"`
-	Samples int64         `msgpack:"samples"` // weight
+	Samples int64         `msgpack:"samples"`        // weight; one made from another base weighs four fifths
+	Base    domain.Digest `msgpack:"base,omitempty"` // a late delta's, when it is the previous round's and not this round's
 }
 
 // Refusal is why a contribution was not counted.

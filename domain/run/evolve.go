@@ -26,11 +26,14 @@ func Evolve(s *State, e event.Envelope) *State {
 		s.resumed()
 	case *Cancelled:
 		s.Phase, s.Reason = PhaseCancelled, d.Reason
+		clear(s.Late)
 	case *Failed:
 		s.Phase, s.Reason = PhaseFailed, d.Reason
+		clear(s.Late)
 	case *Completed:
 		s.Phase = PhaseCompleted
 		s.Evaluation = nil
+		clear(s.Late)
 	case *Initialised:
 		s.Phase, s.Base, s.Layout, s.Params = PhaseTraining, d.Base, d.Layout, d.Params
 	case *LeaseGranted:
@@ -74,6 +77,10 @@ func Evolve(s *State, e event.Envelope) *State {
 		s.evaluated(d)
 	case *EvaluationFailed:
 		s.evaluationFailed(d)
+	case *ChunksCopied:
+		s.copied(d)
+	case *DeltaAdopted:
+		s.adopted(d)
 	default:
 		if s.evolveMember(e) {
 			break
@@ -92,6 +99,7 @@ func begin(id domain.RunID, d *Submitted) *State {
 		Refusals:  map[domain.MachineID]int{},
 		Ended:     map[domain.SlotID]domain.Epoch{},
 		FencedAt:  map[domain.SlotID]domain.Epoch{},
+		Late:      map[domain.SlotID]*LateWork{},
 	}
 	if d.Spec.IsEnsemble() {
 		s.beginMembers()

@@ -15,17 +15,23 @@ const NormMemory = 0.9
 func (s *State) next(slot domain.SlotID, number int) {
 	s.Open.Numbers[slot] = number
 	if l := s.Leases[slot]; l != nil {
-		l.Trained, l.Claimed, l.Contribute, l.Cut = nil, nil, "", nil
+		s.leave(l, nil)
+		l.Contribute, l.Cut, l.Sealed, l.Copying, l.Late, l.Base = "", nil, false, "", 0, ""
 	}
 }
 
 // accepted counts the delta's chunks.
 func (s *State) accepted(d *ContributionAccepted) {
 	o := s.Open
+	s.overtake(d.Slot, d.Chunks)
+	if l := s.Leases[d.Slot]; l != nil {
+		s.leave(l, setOf(d.Chunks)) // of what it leaves out, others may hold copies
+		l.Trained, l.Claimed = nil, nil
+	}
 	s.pool(d.Returned)
 	s.place(d.Chunks, StatusContributed, d.Slot)
 	o.Contributions = append(o.Contributions, Contribution{Slot: d.Slot, Number: d.Number, Chunks: slices.Clone(d.Chunks),
-		Samples: d.Samples, Steps: d.Steps, Blob: d.Blob, Codec: d.Codec})
+		Samples: d.Samples, Steps: d.Steps, Blob: d.Blob, Codec: d.Codec, Base: d.Base})
 	o.Counted += len(d.Chunks)
 	s.Counted += d.Samples
 	s.NormAverage = average(s.NormAverage, d.Norm, d.Steps)
@@ -51,8 +57,8 @@ func (s *State) refused(d *ContributionRefused) {
 		s.FencedAt[d.Slot] = d.Epoch
 		return
 	}
-	s.pool(d.Returned)
 	s.next(d.Slot, d.Number)
+	s.pool(d.Returned)
 	if d.Why == RefusedNorm {
 		s.Open.NormRefused[d.Slot] = true
 		if len(s.Open.Contributions) == 0 {
@@ -64,15 +70,16 @@ func (s *State) refused(d *ContributionRefused) {
 
 // cut keeps the first chunks of the contribution in the lease. With none left the slot starts again from the base.
 func (s *State) cut(d *ContributionCut) {
-	s.pool(d.Returned)
-	if d.Keep == 0 {
+	l := s.Leases[d.Slot]
+	switch {
+	case d.Keep == 0:
 		s.next(d.Slot, d.Number)
-		return
-	}
-	if l := s.Leases[d.Slot]; l != nil {
+	case l != nil:
 		keep := d.Keep
-		l.Trained, l.Claimed, l.Cut = except(l.Trained, setOf(d.Returned)), nil, &keep
+		s.leave(l, setOf(except(except(l.Trained, setOf(d.Returned)), setOf(d.Others))))
+		l.Cut = &keep
 	}
+	s.pool(d.Returned)
 }
 
 // revoked corrects the ledger. Of a closed round the chunks are carried, of an open one they are queued again.

@@ -10,6 +10,8 @@ func (s *State) end(slot domain.SlotID, returned []domain.ChunkID) {
 	if l == nil {
 		return
 	}
+	s.outlive(l)
+	s.leave(l, nil)
 	delete(s.Leases, slot)
 	s.Ended[slot] = l.Epoch
 	if m := s.Member(l.Member); m != nil && m.Slot == slot {

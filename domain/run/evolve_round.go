@@ -17,6 +17,7 @@ func (s *State) opened(d *RoundOpened) {
 		Shards:      map[domain.SlotID][]domain.ChunkID{},
 		Numbers:     map[domain.SlotID]int{},
 		NormRefused: map[domain.SlotID]bool{},
+		Copies:      map[domain.ChunkID]domain.SlotID{},
 	}
 	s.NextChunk += own
 	s.Carried = without(s.Carried, d.Chunks[:d.Carried])
@@ -41,6 +42,7 @@ func (s *State) closed(d *RoundClosed) {
 	o.Closed, o.Stalled = true, false
 	o.Pool = nil
 	clear(o.Shards)
+	clear(o.Copies)
 	s.carry(d.Missing)
 	if len(s.Carried) == 0 {
 		s.Carried = nil
@@ -52,7 +54,11 @@ func (s *State) merged(d *RoundMerged) {
 	for _, c := range s.Open.Contributions {
 		s.place(c.Chunks, StatusMerged, c.Slot)
 	}
+	if d.NextBase != s.Base {
+		s.Previous = s.Base
+	}
 	s.Base, s.Momentum = d.NextBase, d.NextMomentum
+	s.forget()
 	s.Merged = d.Round
 	s.Open = nil
 	if !s.left() {

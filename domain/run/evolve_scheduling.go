@@ -61,7 +61,9 @@ func (s *State) trained(d *ChunkTrained) {
 		l.Claimed = slices.Delete(l.Claimed, i, i+1)
 	}
 	l.Trained = append(l.Trained, d.Chunk)
-	s.Chunks[d.Chunk] = Chunk{Status: StatusTrained, Slot: d.Slot}
+	if s.Open == nil || s.Open.Copies[d.Chunk] != d.Slot {
+		s.Chunks[d.Chunk] = Chunk{Status: StatusTrained, Slot: d.Slot}
+	}
 }
 
 func (s *State) requested(d *ContributionRequested) {

@@ -42,11 +42,15 @@ func (s *State) ShardOf(slot domain.SlotID) []domain.ChunkID {
 	return s.Open.Shards[slot]
 }
 
-// Held lists what the slot would give back if it vanished: its trained chunks, its claimed ones, its shard.
-func (s *State) Held(slot domain.SlotID) []domain.ChunkID {
+// Held lists what the slot would give back if it vanished: its trained chunks, its claimed ones, its shard. Chunks of
+// which another slot has a copy stay with that one.
+func (s *State) Held(slot domain.SlotID) []domain.ChunkID { return s.heldBut(slot, nil) }
+
+// heldBut is Held when the leases of gone have ended just before.
+func (s *State) heldBut(slot domain.SlotID, gone map[domain.SlotID]bool) []domain.ChunkID {
 	var held []domain.ChunkID
 	if l := s.Leases[slot]; l != nil {
-		held = slices.Concat(l.Trained, l.Claimed)
+		held = s.sole(slot, slices.Concat(l.Trained, l.Claimed), gone)
 	}
 	return append(held, s.ShardOf(slot)...)
 }
@@ -86,7 +90,7 @@ func (s *State) Number(slot domain.SlotID) int {
 // Room is how many more chunks the slot may claim for its present contribution, before its shard is looked at.
 func (s *State) Room(slot domain.SlotID) int {
 	l := s.TrainLease(slot)
-	if l == nil || l.Contribute != "" || l.Cut != nil {
+	if l == nil || l.Contribute != "" || l.Cut != nil || l.Sealed {
 		return 0
 	}
 	if s.Spec.MaxChunksPerContribution == 0 {
@@ -125,7 +129,7 @@ func (s *State) NeedsMerge() ([]MergeInput, bool) {
 func (s *State) inputs() []MergeInput {
 	ins := make([]MergeInput, len(s.Open.Contributions))
 	for i, c := range s.Open.Contributions {
-		ins[i] = MergeInput{Slot: c.Slot, Number: c.Number, Blob: c.Blob, Codec: c.Codec, Samples: c.Samples}
+		ins[i] = MergeInput{Slot: c.Slot, Number: c.Number, Blob: c.Blob, Codec: c.Codec, Samples: c.Samples, Base: c.Base}
 	}
 	slices.SortFunc(ins, func(a, b MergeInput) int {
 		return cmp.Or(cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Number, b.Number))

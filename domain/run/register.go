@@ -63,6 +63,8 @@ func Register(r *event.Registry) {
 	r.Add(NameEvaluated, 1, func() event.Data { return new(Evaluated) })
 	r.Add(NameEvaluationFailed, 1, func() event.Data { return new(EvaluationFailed) })
 	registerMembers(r)
+	r.Add(NameChunksCopied, 1, func() event.Data { return new(ChunksCopied) })
+	r.Add(NameDeltaAdopted, 1, func() event.Data { return new(DeltaAdopted) })
 }
 
 // EventName is the registered name. The methods stand on pointers, so that a fact has one Go type everywhere: *T.

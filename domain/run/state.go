@@ -93,6 +93,8 @@ type State struct {
 	Refusals    map[domain.MachineID]int       // refused contributions in a row
 	Ended       map[domain.SlotID]domain.Epoch // epoch of the slot's last lease that ended
 	FencedAt    map[domain.SlotID]domain.Epoch // newest epoch refused as fenced, so that it is recorded once
+	Previous    domain.Digest                  // base before the present one: late deltas may still be made from it
+	Late        map[domain.SlotID]*LateWork    // what the slot's last lease held at its end, while it may still be adopted
 }
 
 // MaxEvaluationsKept bounds the list in the state; the log holds all.
@@ -111,8 +113,9 @@ type OpenRoundState struct {
 	Eta, Mu       float64
 	Deadline      float64 // seconds from opening, doubled by each extension
 	Stalled       bool
-	Closed        bool                   // waits for its merge
-	NormRefused   map[domain.SlotID]bool // slots the norm gate refused in this round
+	Closed        bool                             // waits for its merge
+	NormRefused   map[domain.SlotID]bool           // slots the norm gate refused in this round
+	Copies        map[domain.ChunkID]domain.SlotID // second live copies, by the slot whose lease holds them
 }
 
 // Contribution is an accepted delta.
@@ -124,6 +127,7 @@ type Contribution struct {
 	Steps   int
 	Blob    domain.Digest
 	Codec   Codec
+	Base    domain.Digest // of a late delta that was made from the previous round's base
 }
 
 // Lease is a unit bound to a slot.
@@ -137,6 +141,10 @@ type Lease struct {
 	Trained    []domain.ChunkID // reported since the last contribution, in training order
 	Contribute string           // reason of the request, empty when none
 	Cut        *int             // chunks to keep, after a cut
+	Sealed     bool             // takes no further chunk before its contribution is decided
+	Copying    domain.SlotID    // whose chunks it trains copies of, empty when none
+	Late       domain.Epoch     // of the ended lease under which its contribution was trained, 0 when under this one
+	Base       domain.Digest    // the weights it was trained from, when they are not the round's
 }
 
 // Evaluation is a wanted measurement of a model.
