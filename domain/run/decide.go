@@ -68,6 +68,8 @@ func Decide(s *State, c Command) ([]event.Data, error) {
 		return decideOutputs(s, c)
 	case DropMember:
 		return decideDrop(s, c)
+	case MuteMember:
+		return decideMute(s, c)
 	case RecordVote:
 		return decideVote(s, c)
 	case Copy:
@@ -133,6 +135,8 @@ func opOf(c Command) string {
 		return fmt.Sprintf("record outputs of %s", c.Slot)
 	case DropMember:
 		return fmt.Sprintf("drop member %d", c.Member)
+	case MuteMember:
+		return fmt.Sprintf("mute member %d", c.Member)
 	case RecordVote:
 		return "record vote"
 	case Copy:

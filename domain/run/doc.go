@@ -33,7 +33,7 @@
 //	agent      RecordCheckpoint, RecordMember, RecordOutputs (ensembles)
 //	plan       DropMember; GrantLease, AssignShard, ReturnShard, Steal, Claim, RequestContribution, OpenRound
 //	hub timer  ExpireLease, ReleaseLease, ExtendRound, CloseRound
-//	hub worker RecordMerge, RevokeContribution, RecordVote
+//	hub worker RecordMerge, RevokeContribution, RecordVote, MuteMember
 //
 // # Rules
 //
@@ -81,6 +81,8 @@
 //     data set; its checkpoints are a chain, and only what they hold is counted. Who loses a member's lease loses what came
 //     after the newest one: the member is requeued, or dropped as the owner asked. When every member is in or dropped, and at
 //     least min_members are in, the run waits for the vote over those that have outputs; fewer fail it with the reason.
+//     Outputs that the vote cannot read are made again from the member's weights, MaxOutputsLost times at most; after that, and
+//     when they are no probabilities, the member stays in without a vote.
 //
 // DESIGN.md tells the path of a chunk, the limits and why. testdata/scenarios has a story for each rule and race.
 //

@@ -37,7 +37,7 @@ func (s *State) evolveMember(e event.Envelope) bool {
 		}
 	case *MemberPredicted:
 		if m := s.Member(d.Member); m != nil {
-			m.Outputs, m.Unvoted, m.Status = d.Outputs, d.Why, MemberIn
+			m.Outputs, m.By, m.Unvoted, m.Status = d.Outputs, d.Slot, d.Why, MemberIn
 			m.Fails, m.FailedOn = 0, ""
 			delete(s.TaskFails, d.Slot)
 			s.voting()
@@ -52,6 +52,8 @@ func (s *State) evolveMember(e event.Envelope) bool {
 			m.Status, m.Reason = MemberGone, d.Reason
 			s.voting()
 		}
+	case *MemberMuted:
+		s.evolveMute(d)
 	case *Voted:
 		if s.Ensemble != nil {
 			s.Ensemble.Vote = d

@@ -64,7 +64,7 @@ func commands() []run.Command {
 	return []run.Command{run.Submit{}, run.Pause{}, run.Resume{}, run.Cancel{}, run.GrantLease{}, run.ReleaseLease{}, run.ExpireLease{},
 		run.OpenRound{}, run.AssignShard{}, run.ReturnShard{}, run.Steal{}, run.Claim{}, run.RequestContribution{}, run.ExtendRound{},
 		run.CloseRound{}, run.Initialise{}, run.ReportTrained{}, run.OfferContribution{}, run.RevokeContribution{}, run.RecordMerge{},
-		run.RecordEvaluation{}, run.FailTask{}, run.RecordCheckpoint{}, run.RecordMember{}, run.RecordOutputs{}, run.DropMember{}, run.RecordVote{}}
+		run.RecordEvaluation{}, run.FailTask{}, run.RecordCheckpoint{}, run.RecordMember{}, run.RecordOutputs{}, run.DropMember{}, run.MuteMember{}, run.RecordVote{}}
 }
 
 // An empty command is refused or does nothing, with an error of a kind; none panics, on no run and on a live one.

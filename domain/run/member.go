@@ -126,7 +126,9 @@ type Member struct {
 	Params  int64
 	Loss    float64 // training loss at the end
 	Outputs *MemberOutputs
-	Unvoted string // why it gives no outputs, empty when it does
+	By      domain.SlotID // who made the outputs
+	Lost    int           // times the hub could not vote over its outputs
+	Unvoted string        // why it gives no outputs, empty when it does
 
 	Fails    int           // task errors in a row
 	FailedOn domain.SlotID // where it failed last

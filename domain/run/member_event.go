@@ -90,6 +90,7 @@ func registerMembers(r *event.Registry) {
 	r.Add(NameMemberPredicted, 1, func() event.Data { return new(MemberPredicted) })
 	r.Add(NameMemberRequeued, 1, func() event.Data { return new(MemberRequeued) })
 	r.Add(NameMemberDropped, 1, func() event.Data { return new(MemberDropped) })
+	r.Add(NameMemberMuted, 1, func() event.Data { return new(MemberMuted) })
 	r.Add(NameVoted, 1, func() event.Data { return new(Voted) })
 }
 

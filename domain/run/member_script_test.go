@@ -45,6 +45,13 @@ func (p *player) members(a args) []run.Command {
 		return one(run.RecordOutputs{Slot: a.slot(0), Epoch: p.under(a), Why: a.rest(1)})
 	case "drop": // drop MEMBER WHY
 		return one(run.DropMember{Member: number(a.t, a.vals[0]), Reason: a.rest(1)})
+	case "mutes", "loses": // the hub cannot vote over MEMBER's outputs: they are none, or lost
+		m := p.world.state.Member(number(a.t, a.vals[0]))
+		c := run.MuteMember{Member: m.Number, Again: a.word == "loses", Reason: a.rest(1)}
+		if m.Outputs != nil {
+			c.Outputs = m.Outputs.Blob
+		}
+		return one(c)
 	case "vote":
 		return one(p.world.vote())
 	}
