@@ -21,11 +21,12 @@ func (h *Hub) UpdateAccount(account string) error {
 	if err != nil {
 		return err
 	}
-	acc, err := h.srv.LookupAccount(claims.Subject)
+	srv := h.server()
+	acc, err := srv.LookupAccount(claims.Subject)
 	if err != nil {
 		return fmt.Errorf("load account %s: %w", claims.Subject, err)
 	}
-	h.srv.UpdateAccountClaims(acc, claims)
+	srv.UpdateAccountClaims(acc, claims)
 	return nil
 }
 
@@ -59,14 +60,14 @@ func (h *Hub) RevokeMachine(revoked string) error {
 // cut closes every connection of an account and counts those it found.
 func (h *Hub) cut(account string) (int, error) {
 	var ids []uint64
-	leafs, err := h.srv.Leafz(&server.LeafzOptions{Account: account})
+	leafs, err := h.server().Leafz(&server.LeafzOptions{Account: account})
 	if err != nil {
 		return 0, fmt.Errorf("list leafnodes of %s: %w", account, err)
 	}
 	for _, l := range leafs.Leafs {
 		ids = append(ids, l.ID)
 	}
-	conns, err := h.srv.Connz(&server.ConnzOptions{Account: account, Username: true, Limit: maxConnections})
+	conns, err := h.server().Connz(&server.ConnzOptions{Account: account, Username: true, Limit: maxConnections})
 	if err != nil {
 		return 0, fmt.Errorf("list connections of %s: %w", account, err)
 	}
@@ -75,7 +76,7 @@ func (h *Hub) cut(account string) (int, error) {
 	}
 	for _, id := range ids {
 		// An error says that the connection is gone already: what we want.
-		_ = h.srv.DisconnectClientByID(id)
+		_ = h.server().DisconnectClientByID(id)
 	}
 	return len(ids), nil
 }
@@ -93,7 +94,7 @@ type LeafConn struct {
 
 // Leafs lists the connected leafnodes in the order they connected.
 func (h *Hub) Leafs() ([]LeafConn, error) {
-	z, err := h.srv.Leafz(nil)
+	z, err := h.server().Leafz(nil)
 	if err != nil {
 		return nil, fmt.Errorf("list leafnodes: %w", err)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -17,16 +19,26 @@ import (
 
 // Hub is the hub's running broker. Its methods are safe for concurrent use.
 type Hub struct {
-	srv      *server.Server
 	resolver *server.MemAccResolver
 	unlock   func() error
 	opts     HubOptions
+	log      *logger
 
 	stop sync.Once
 	err  error
 
-	mu    sync.Mutex
-	conns []*nats.Conn
+	recycling sync.Mutex // one Recycle or Shutdown at a time
+	mu        sync.Mutex
+	srv       *server.Server // replaced by Recycle
+	port      int            // of the WebSocket listener: the front keeps its address over a Recycle
+	conns     []*nats.Conn
+}
+
+// server is the one that runs now.
+func (h *Hub) server() *server.Server {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.srv
 }
 
 // StartHub locks the store directory, starts the server, loads the accounts and waits until JetStream has recovered.
@@ -36,7 +48,7 @@ func StartHub(ctx context.Context, o HubOptions) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{resolver: &server.MemAccResolver{}, unlock: unlock, opts: o}
+	h := &Hub{resolver: &server.MemAccResolver{}, unlock: unlock, opts: o, log: &logger{log: o.Logger}, port: server.RANDOM_PORT}
 	if err := h.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start broker: %w", err), h.Shutdown())
 	}
@@ -50,17 +62,34 @@ func (h *Hub) start(ctx context.Context) error {
 			return err
 		}
 	}
+	return h.startServer(ctx)
+}
+
+// startServer starts a server on the store and waits until it has recovered. One that did not come up is left for
+// stopServer.
+func (h *Hub) startServer(ctx context.Context) error {
 	so, err := h.serverOptions()
 	if err != nil {
 		return err
 	}
-	if h.srv, err = server.NewServer(so); err != nil {
+	srv, err := server.NewServer(so)
+	if err != nil {
 		return err
 	}
-	log := &logger{log: h.opts.Logger}
-	h.srv.SetLoggerV2(log, false, false, false)
-	h.srv.Start()
-	return waitReady(ctx, h.srv, log)
+	h.log.reset()
+	h.mu.Lock()
+	h.srv = srv
+	h.mu.Unlock()
+	srv.SetLoggerV2(h.log, false, false, false)
+	srv.Start()
+	if err := waitReady(ctx, srv, h.log); err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(h.WebsocketAddr())
+	if err == nil {
+		h.port, err = strconv.Atoi(port)
+	}
+	return err
 }
 
 func (h *Hub) serverOptions() (*server.Options, error) {
@@ -86,7 +115,7 @@ func (h *Hub) serverOptions() (*server.Options, error) {
 		AuthTimeout: handshakeTimeout.Seconds(),
 	}
 	o.Websocket = server.WebsocketOpts{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoTLS: true, Advertise: h.opts.Advertise,
+		Host: "127.0.0.1", Port: h.port, NoTLS: true, Advertise: h.opts.Advertise,
 		HandshakeTimeout: handshakeTimeout, AuthTimeout: handshakeTimeout.Seconds(), PingInterval: pingInterval,
 	}
 	o.LeafNode = server.LeafNodeOpts{
@@ -128,7 +157,7 @@ func (h *Hub) ServiceConn(name string) (*nats.Conn, error) {
 func (h *Hub) SystemConn(name string) (*nats.Conn, error) { return h.connect(name, h.opts.System.User) }
 
 func (h *Hub) connect(name string, u User) (*nats.Conn, error) {
-	nc, err := connectInProcess(h.srv, name, nats.UserJWT(u.JWT, u.Sign))
+	nc, err := connectInProcess(h, name, nats.UserJWT(u.JWT, u.Sign), nats.ReconnectWait(recycleWait), nats.ReconnectJitter(0, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +167,11 @@ func (h *Hub) connect(name string, u User) (*nats.Conn, error) {
 	return nc, nil
 }
 
-func connectInProcess(s *server.Server, name string, opts ...nats.Option) (*nats.Conn, error) {
+// InProcessConn implements nats.InProcessConnProvider: a connection to the server that runs now, so that clients come back
+// by themselves when it has been recycled.
+func (h *Hub) InProcessConn() (net.Conn, error) { return h.server().InProcessConn() }
+
+func connectInProcess(s nats.InProcessConnProvider, name string, opts ...nats.Option) (*nats.Conn, error) {
 	opts = append(opts, nats.InProcessServer(s), nats.Name(name), nats.Timeout(handshakeTimeout),
 		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort())
 	nc, err := nats.Connect(nats.DefaultURL, opts...)
@@ -150,7 +183,7 @@ func connectInProcess(s *server.Server, name string, opts ...nats.Option) (*nats
 
 // WebsocketAddr is the loopback host:port the HTTPS front passes upgrades under /nats to, path unchanged.
 func (h *Hub) WebsocketAddr() string {
-	u, err := url.Parse(h.srv.WebsocketURL())
+	u, err := url.Parse(h.server().WebsocketURL())
 	domain.Assert(err == nil, "a started hub has a websocket listener")
 	return u.Host
 }
@@ -159,12 +192,14 @@ func (h *Hub) WebsocketAddr() string {
 // returns the first result.
 func (h *Hub) Shutdown() error {
 	h.stop.Do(func() {
+		h.recycling.Lock()
+		defer h.recycling.Unlock()
 		h.mu.Lock()
 		for _, nc := range h.conns {
 			nc.Close()
 		}
 		h.mu.Unlock()
-		stopServer(h.srv)
+		stopServer(h.server())
 		h.err = h.unlock()
 	})
 	return h.err

@@ -22,7 +22,39 @@ type logger struct {
 
 	mu    sync.Mutex
 	fatal string
+	stuck string    // the first write that failed for good: see Hub.Broken
 	away  time.Time // when the hub was last said to be away
+}
+
+// reset begins anew for another server.
+func (l *logger) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fatal, l.stuck = "", ""
+}
+
+// criticalWrite is in what the server says when a stream takes no more writes until the server is started again.
+const criticalWrite = "Critical write error"
+
+// disabled begins what it says when it gives up JetStream as a whole.
+const disabled = "File system permission denied while writing, disabling JetStream"
+
+// noteStuck keeps the first line that says that the store has given up.
+func (l *logger) noteStuck(format string, v []any) {
+	if !strings.Contains(format, criticalWrite) && !strings.HasPrefix(format, disabled) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stuck == "" {
+		l.stuck = domain.Clip(fmt.Sprintf(format, v...), maxLogText)
+	}
+}
+
+func (l *logger) broken() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stuck
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.emit(l.log.Debug(), format, v) }
@@ -42,6 +74,7 @@ const awayEvery = time.Minute
 
 // fault passes an error on. A dial of the leafnode that failed is none: losing the hub is part of a leafnode's life.
 func (l *logger) fault(format string, v []any) {
+	l.noteStuck(format, v)
 	if !strings.HasPrefix(format, "Error trying to connect as leafnode to remote server ") {
 		l.emit(l.log.Error(), format, v)
 		return

@@ -14,11 +14,12 @@ import (
 // converge (measured with 500 leafs on 2 cores); these do.
 const (
 	handshakeTimeout = 20 * time.Second
-	writeDeadline    = 60 * time.Second // a slow uplink may take this long for what is queued
-	pingInterval     = 20 * time.Second // below the idle limit of home routers and proxies
-	maxPingsOut      = 2                // a dead link is noticed after a minute
-	readyTimeout     = 60 * time.Second // includes recovery of the store; a million events take about a second
-	cutTimeout       = 2 * time.Second  // a revoked machine is off within this
+	writeDeadline    = 60 * time.Second       // a slow uplink may take this long for what is queued
+	pingInterval     = 20 * time.Second       // below the idle limit of home routers and proxies
+	maxPingsOut      = 2                      // a dead link is noticed after a minute
+	readyTimeout     = 60 * time.Second       // includes recovery of the store; a million events take about a second
+	cutTimeout       = 2 * time.Second        // a revoked machine is off within this
+	recycleWait      = 100 * time.Millisecond // our own clients dial a recycled server this often
 
 	maxPayload     = domain.MaxPartBytes + 64<<10 // a blob part with its headers, for in-process users; machines: their account's limit
 	maxConnections = 4 * domain.MaxMachines       // plain WebSocket clients and in-process ones

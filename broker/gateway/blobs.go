@@ -120,6 +120,10 @@ func (g *Gateway) blobPut(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, err)
 		return
 	}
+	if err := g.room(callerOf(r)); err != nil {
+		g.refuse(w, err)
+		return
+	}
 	if r.ContentLength < 0 || r.ContentLength > domain.MaxPartBytes {
 		g.refuse(w, domain.Invalid(op, "its length is missing or above the limit", "cut blobs into parts of at most "+strconv.Itoa(domain.MaxPartBytes)+" bytes"))
 		return
@@ -145,6 +149,14 @@ func (g *Gateway) blobPut(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusCreated)
+}
+
+// room is nil when the store has room for the caller's bytes: the operator brings new work, machines finish what there is.
+func (g *Gateway) room(caller domain.MachineID) error {
+	if caller == "" {
+		return g.cfg.Health.NewWork()
+	}
+	return g.cfg.Health.Bytes()
 }
 
 // partsInFlight bounds the memory that transfers hold, in all and for each caller.

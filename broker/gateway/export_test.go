@@ -22,7 +22,10 @@ func WaitWebsockets(g *Gateway, n int) {
 }
 
 // HeaderTimeout sets how long a header may take, before anybody has connected.
-func HeaderTimeout(g *Gateway, d time.Duration) { g.server.ReadHeaderTimeout = d }
+func HeaderTimeout(g *Gateway, d time.Duration) { g.door.server.ReadHeaderTimeout = d }
 
 // MaxStreamsByIP is the limit of event streams from one address.
 const MaxStreamsByIP = maxStreamsByIP
+
+// Waiting is how many requests wait at the door.
+func Waiting(d *Door) int { return int(d.waiting.Load()) }

@@ -9,7 +9,6 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http"
 	"path"
@@ -24,6 +23,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"tensorturn/broker"
+	"tensorturn/broker/health"
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
 	"tensorturn/domain"
@@ -82,7 +82,15 @@ func NewViews() Views {
 	return v
 }
 
-// Config is what the gateway stands on. Every field is needed.
+// Health says whether there is room for what comes.
+type Health interface {
+	// NewWork is nil when a new run and its data may be taken, Bytes when parts of runs under way may.
+	NewWork() error
+	Bytes() error
+	Room() health.Room
+}
+
+// Config is what the gateway stands on. Every field without "may be" is needed.
 type Config struct {
 	Hub       Decider
 	Views     Views
@@ -96,6 +104,8 @@ type Config struct {
 	Webhooks  Webhooks
 	Metrics   http.Handler // Prometheus' text format
 	Counts    Counts
+	Health    Health
+	Door      *Door        // the port, if it was opened before; may be nil
 	Websocket string       // loopback address of the embedded server's WebSocket listener
 	PublicURL string       // what machines dial
 	CA        []byte       // PEM
@@ -112,12 +122,10 @@ type Config struct {
 // Gateway serves the public port.
 type Gateway struct {
 	cfg        Config
-	server     *http.Server
-	done       chan error // what Serve ended with; nil before Start
+	door       *Door
+	handler    http.Handler
 	base       context.Context
-	stop       context.CancelFunc // ends long polls and WebSockets
 	enrolments *rate.Limiter
-	conns      *connections
 	sockets    *admission
 	parts      *partsInFlight
 	streams    *admission // of events
@@ -128,53 +136,36 @@ type Gateway struct {
 // storeSaidEvery spaces the hub's own complaints of a store that takes no parts.
 const storeSaidEvery = 30 * time.Second
 
-// New builds the gateway; Handler serves it in tests, Start on a port.
+// New builds the gateway; Handler serves it in tests, Open behind a door that has started, Start on a port.
 func New(cfg Config) *Gateway {
 	g := &Gateway{
-		cfg: cfg, enrolments: rate.NewLimiter(enrolPerSecond, enrolBurst),
-		conns: newConnections(newAdmission(maxConns, maxConnsByIP)), sockets: newAdmission(maxWebsockets, maxWebsocketsByIP), parts: newPartsInFlight(), streams: newAdmission(maxStreams, maxStreamsByIP),
+		cfg: cfg, door: cfg.Door, enrolments: rate.NewLimiter(enrolPerSecond, enrolBurst),
+		sockets: newAdmission(maxWebsockets, maxWebsocketsByIP), parts: newPartsInFlight(), streams: newAdmission(maxStreams, maxStreamsByIP),
 		storeSaid: rate.Sometimes{First: 1, Interval: storeSaidEvery},
 	}
-	g.base, g.stop = context.WithCancel(context.Background())
-	g.server = &http.Server{
-		Handler: g.routes(), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, MaxHeaderBytes: maxHeaderBytes,
-		IdleTimeout: 2 * time.Minute, BaseContext: func(net.Listener) context.Context { return g.base },
-		ConnState: g.conns.changed, ErrorLog: quietLog(cfg.Logger),
+	if g.door == nil {
+		g.door = NewDoor(cfg.Logger)
 	}
+	g.base = g.door.base
+	g.handler = g.routes()
 	return g
 }
 
 // Handler is the whole public surface.
-func (g *Gateway) Handler() http.Handler { return g.server.Handler }
+func (g *Gateway) Handler() http.Handler { return g.handler }
 
 // Start serves TLS on the listener until Stop. It is called once.
 func (g *Gateway) Start(l net.Listener, tlsConfig *tls.Config) {
-	// HTTP/1.1 only: the WebSocket to NATS needs its upgrade, and one protocol is one thing to limit.
-	cfg := tlsConfig.Clone()
-	cfg.NextProtos = []string{"http/1.1"}
-	g.done = make(chan error, 1)
-	go func() {
-		g.done <- g.server.Serve(tls.NewListener(l, cfg))
-		close(g.done)
-	}()
+	g.door.Start(l, tlsConfig)
+	g.Open()
 }
 
-// Stop ends long polls, WebSockets and idle connections, waits for requests in flight up to a limit, and returns. It may
-// be called without Start, and again.
+// Open lets the requests in that come to the door, those that wait at it first.
+func (g *Gateway) Open() { g.door.admit(g) }
+
+// Stop stops the door and waits for the WebSockets that it does not know. It may be called without Start, and again.
 func (g *Gateway) Stop() error {
-	g.stop()
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownWait)
-	defer cancel()
-	g.conns.hangUp()
-	err := g.server.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, g.server.Close())
-	}
-	if g.done != nil {
-		if served, first := <-g.done; first && !errors.Is(served, http.ErrServerClosed) {
-			err = errors.Join(err, served)
-		}
-	}
+	err := g.door.Stop()
 	g.sockets.outstanding.Wait() // Shutdown does not know upgraded connections; their ends were cut by stop
 	return err
 }
@@ -242,6 +233,7 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	g.registerTokens(api)
 	g.registerKeys(api)
 	g.registerLog(api)
+	g.registerHealth(api)
 	g.registerObservers(api)
 	g.registerWebhooks(api)
 	describeProblems(api.OpenAPI())
@@ -270,14 +262,4 @@ func schemaName(t reflect.Type, hint string) string {
 		return strings.ToUpper(p[:1]) + p[1:] + name
 	}
 	return name
-}
-
-// health says whether the hub takes commands. It is open, and says nothing else.
-func (g *Gateway) health(w http.ResponseWriter, r *http.Request) {
-	if err := g.cfg.Hub.ReadOnly(); err != nil {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		w.Write([]byte("read-only\n"))
-		return
-	}
-	w.Write([]byte("ok\n"))
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tensorturn/broker/gateway"
+	"tensorturn/broker/health"
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
 	"tensorturn/broker/memory"
@@ -50,6 +52,7 @@ type rig struct {
 	clock   atomic.Int64 // nanoseconds that the front's clock runs ahead
 	logged  *lines
 	failed  counted
+	health  room
 }
 
 // counted counts refused callers by reason.
@@ -71,6 +74,27 @@ func (c *counted) of(reason string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.by[reason]
+}
+
+// room is a store whose room the test sets.
+type room struct{ state atomic.Value }
+
+func (m *room) Room() health.Room {
+	s, _ := m.state.Load().(health.State)
+	if s == "" {
+		s = health.Ready
+	}
+	return health.Room{State: s, Shares: []health.Share{}}
+}
+
+func (m *room) NewWork() error { return m.refuse(health.Low, health.Full) }
+func (m *room) Bytes() error   { return m.refuse(health.Full) }
+
+func (m *room) refuse(in ...health.State) error {
+	if slices.Contains(in, m.Room().State) {
+		return domain.Unavailable("store", "the store is "+string(m.Room().State), "make room", nil)
+	}
+	return nil
 }
 
 // lines collects log lines.
@@ -135,7 +159,7 @@ func (r *rig) start(l net.Listener, change func(*gateway.Config), tune ...func(*
 		Blobs: r.blobs, Logger: zerolog.Nop()})
 	cfg := gateway.Config{Hub: r.service, Views: gateway.NewViews(), Log: r.log, Blobs: r.blobs, Registry: registry(),
 		Operator: func(k string) bool { return k == r.key }, Enrol: r, Websocket: "127.0.0.1:1", PublicURL: "https://" + r.addr, CA: r.keys.CA(), Pin: r.keys.Pin(), Secret: r.keys.RepeatSecret(),
-		Counts: &r.failed, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("up 1\n")) }),
+		Counts: &r.failed, Health: &r.health, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("up 1\n")) }),
 		HeadKey: []byte("head"), Binary: "/dev/null", Version: "v1 $(rm -rf /)", Now: r.now, NewID: r.newID, Logger: zerolog.New(r.logged)}
 	r.service.OnCommitted(func(es []event.Envelope) {
 		if err := cfg.Views.Engine.Apply(es...); err != nil {

@@ -125,6 +125,9 @@ func (g *Gateway) do(ctx context.Context, targets ...hub.Target) error {
 }
 
 func (g *Gateway) submitRun(ctx context.Context, in SubmitRun) (*runBody, error) {
+	if err := g.cfg.Health.NewWork(); err != nil {
+		return nil, g.problemOf(err)
+	}
 	id := in.ID
 	if id == "" {
 		id = readableID(in.Spec.Name, "run", g.tail(ctx, "r"))

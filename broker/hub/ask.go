@@ -49,6 +49,25 @@ func (s *Service) ReadOnly() error {
 	return s.readOnly
 }
 
+// Retry says that the store may work again: a log that could not be written is tried by the next step. It does not wait.
+func (s *Service) Retry() {
+	_ = s.put(task{read: (*Core).Retry}) // a full queue has a step before it that tries anyway
+}
+
+// Alive is nil when the loop answers before ctx ends: the hub decides, however slowly.
+func (s *Service) Alive(ctx context.Context) error {
+	done := make(chan struct{})
+	if err := s.put(task{read: func(*Core) { close(done) }}); err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return domain.Unavailable("hub", "its loop has not answered", "", ctx.Err())
+	}
+}
+
 // ask puts an input and waits for its answer.
 func (s *Service) ask(ctx context.Context, in Input) (Answer, error) {
 	got := make(chan Answer, 1)

@@ -52,8 +52,9 @@ type (
 		Unreadable []run.MergeInput
 		Err        error
 	}
-	// Tick lets time pass: expiry, deadlines, planning.
-	Tick struct{}
+	// Tick lets time pass: expiry, deadlines, planning. Full says that the store takes no bytes: a slot that cannot upload
+	// shows no progress then, and that is not its fault.
+	Tick struct{ Full bool }
 )
 
 // Target is one command for one aggregate. Command is a run.Command, machine.Command or pool.Command.

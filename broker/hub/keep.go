@@ -8,6 +8,9 @@ import (
 // keepEvery is how often the log's position is stored outside of it: what a cut could take unnoticed is this much.
 const keepEvery = time.Second
 
+// unkeptSaid spaces the complaints of a disk that takes no position.
+const unkeptSaid = time.Minute
+
 // noteHead tells where the log ends; on the loop. A log that is not trusted any more gives no position.
 func (s *Service) noteHead() {
 	if s.core.ReadOnly() != nil {
@@ -45,7 +48,7 @@ func (s *Service) saveHead(kept Position) Position {
 		return kept
 	}
 	if err := s.cfg.KeepHead(*p); err != nil {
-		s.cfg.Logger.Warn().Err(err).Msg("position of the log not kept outside of it")
+		s.unkept.Do(func() { s.cfg.Logger.Warn().Err(err).Msg("position of the log not kept outside of it") })
 		return kept
 	}
 	return *p

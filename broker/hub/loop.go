@@ -24,7 +24,7 @@ func (s *Service) run() {
 		case t := <-s.queue:
 			s.step(s.gather(t))
 		case <-ticker.C:
-			s.step(append(s.waiting(), task{in: Tick{}})) // what has been said counts before time is judged
+			s.step(append(s.waiting(), task{in: Tick{Full: s.cfg.Full != nil && s.cfg.Full()}})) // what has been said counts before time is judged
 		case <-s.closing:
 			for s.drain() {
 			}

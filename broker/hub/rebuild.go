@@ -116,6 +116,9 @@ func (c *Core) recover(ctx context.Context, now time.Time) ([]Output, error) {
 	return outs, nil
 }
 
+// Retry lets the next step try a log again that could not be written, without the pause that failures have earned.
+func (c *Core) Retry() { c.reopen, c.failures = time.Time{}, 0 }
+
 // foreignWriter reports whether the committer found somebody else's records behind its own. A conflict that is only the
 // cause of an unknown outcome says nothing yet.
 func foreignWriter(err error) bool {

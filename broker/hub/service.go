@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 
 	"tensorturn/broker"
 	"tensorturn/domain"
@@ -56,7 +57,9 @@ type ServiceConfig struct {
 	// KeepHead stores the log's newest position outside the log, so that the next start can demand it (Config.Known). It is
 	// called on a goroutine of its own, at most once in keepEvery while the log grows, and at Stop. Nil: it is not kept.
 	KeepHead func(Position) error
-	Logger   zerolog.Logger
+	// Full reports whether the store takes no bytes now; nil for never.
+	Full   func() bool
+	Logger zerolog.Logger
 }
 
 // Service is the goroutine around Core: it collects inputs, gives time, delivers outputs, runs the workers.
@@ -86,7 +89,8 @@ type Service struct {
 
 	heads   *headKeeper
 	at      atomic.Pointer[Position] // end of the log, set by the loop
-	cancel  context.CancelFunc       // ends the workers
+	unkept  rate.Sometimes
+	cancel  context.CancelFunc // ends the workers
 	workers sync.WaitGroup
 	loop    sync.WaitGroup
 	closing chan struct{} // closed: take no more inputs
@@ -114,7 +118,7 @@ func NewService(cfg ServiceConfig) *Service {
 		cfg: cfg, queue: make(chan task, maxQueue), replies: make(chan reply, maxReplies),
 		inspects: make(chan InspectJob, maxInspections), merges: make(chan MergeJob, maxMerges),
 		accounts: map[string]domain.MachineID{}, owners: map[domain.MachineID]string{}, gates: map[domain.MachineID]*gate{},
-		closing: make(chan struct{}),
+		closing: make(chan struct{}), unkept: rate.Sometimes{First: 1, Interval: unkeptSaid},
 	}
 	s.heads = newHeadKeeper(cfg.Heads)
 	w := weights{blobs: cfg.Blobs}

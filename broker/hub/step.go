@@ -96,7 +96,7 @@ func (b *batch) handle(i int, x Input) {
 	case Merged:
 		b.merged(x)
 	case Tick:
-		b.tick()
+		b.tick(x)
 	}
 }
 

@@ -11,13 +11,13 @@ import (
 )
 
 // tick lets time pass: machines that fall silent, leases without progress. Deadlines of rounds are the planner's.
-func (b *batch) tick() {
+func (b *batch) tick(t Tick) {
 	b.beginOwn(hubActor, "tick", "tick", uint64Text(b.seq))
 	b.silence()
 	for _, id := range b.c.fold.order {
 		b.endLeases(id) // what an earlier append left half done
 	}
-	b.expireIdle()
+	b.expireIdle(t.Full)
 	b.c.mem.prune(b.c.fold)
 }
 
@@ -61,13 +61,14 @@ func (m *liveness) heardThisTime(id domain.MachineID) bool {
 	return m.contacts[id] != nil && m.contacts[id].incarnation != ""
 }
 
-// expireIdle ends leases whose holder is in contact but shows no progress: a hung trainer holds its chunks for nobody.
-func (b *batch) expireIdle() {
+// expireIdle ends leases whose holder is in contact but shows no progress: a hung trainer holds its chunks for nobody. While the
+// hub's store is full nobody's clock runs, since nothing can be turned in.
+func (b *batch) expireIdle(full bool) {
 	c := b.c
 	for _, id := range slices.Clone(c.fold.live) {
 		for _, l := range leasesOf(c.fold.runs[id]) {
 			limit := c.patience(l, id)
-			if limit == 0 {
+			if limit == 0 || full {
 				c.mem.rest(l, id, b.now)
 				continue
 			}

@@ -39,6 +39,7 @@ type Blobs struct {
 	stream  jetstream.Stream
 	chunk   uint32        // bytes of one message: the whole part, if the server takes it, so that it is one sync
 	tickets chan struct{} // one for each Put under way
+	broken  func() string
 
 	mu      sync.Mutex
 	flights map[domain.Digest]chan struct{} // Puts and Deletes under way; closed at their end
@@ -88,6 +89,9 @@ func (b *Blobs) Put(ctx context.Context, d domain.Digest, data []byte) error {
 		return err
 	}
 	op := "put blob " + d.Short()
+	if err := sound(op, b.broken); err != nil { // an object that is there may not be on the disk
+		return err
+	}
 	ctx, cancel := limit(ctx, blobLimit)
 	defer cancel()
 	release, err := b.alone(ctx, d)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,7 +23,29 @@ type Log struct {
 	api    string // prefix of API subjects
 	stream jetstream.Stream
 	cut    uint64 // the last sequence, if the log ended within a batch when it was opened
+	broken func() string
 }
+
+// sound is an error while the server has given up writing, see Store.Watch.
+func sound(op string, broken func() string) error {
+	if broken == nil {
+		return nil
+	}
+	why := broken()
+	switch {
+	case why == "":
+		return nil
+	case strings.Contains(why, "no space left on device"):
+		return domain.Unavailable(op, storeFull, makeRoom, errors.New(why))
+	}
+	return domain.Unavailable(op, "the store takes no more writes until it is started anew", "the hub does so by itself; look at its disk if it lasts", errors.New(why))
+}
+
+// What a store without room is called, everywhere.
+const (
+	storeFull = "the store is full"
+	makeRoom  = "make room on the disk or raise the hub's store limit"
+)
 
 // Error codes of JetStream that say: not behind the sequence you expect, or an id that is stored already.
 const (
@@ -39,6 +62,9 @@ func (l *Log) Append(ctx context.Context, expect uint64, recs []broker.Record) (
 	}
 	if err := ctx.Err(); err != nil { // nothing is sent, but to the caller it is the same as a lost answer
 		return 0, unavailable("append", err)
+	}
+	if err := sound("append", l.broken); err != nil {
+		return 0, err
 	}
 	ctx, cancel := limit(ctx, appendLimit)
 	defer cancel()
@@ -97,7 +123,7 @@ func unavailable(op string, err error) error {
 	if errors.As(err, &api) {
 		why = "JetStream refuses"
 		if api.ErrorCode == 10023 || api.ErrorCode == 10047 || api.ErrorCode == 10077 || api.ErrorCode == 10002 {
-			why, next = "the store is full", "make room on the disk or raise the hub's store limit"
+			why, next = storeFull, makeRoom
 		}
 	}
 	return domain.Unavailable(op, why, next, err)
@@ -113,6 +139,9 @@ const (
 // refused comes back behind everything this connection has sent, and names the last sequence at that moment: never one
 // within a batch. This is what makes the outcome of a lost append certain.
 func (l *Log) Last(ctx context.Context) (uint64, error) {
+	if err := sound("find the log's end", l.broken); err != nil { // what is shown then may not be on the disk
+		return 0, err
+	}
 	ctx, cancel := limit(ctx, readLimit)
 	defer cancel()
 	reply, err := l.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: barrierSubject, Header: nats.Header{

@@ -35,6 +35,31 @@ type Store struct {
 	Feed       *Feed
 }
 
+// Watch lets the store know when the server has given up writing (embedded.Hub.Broken): nothing that was written last is
+// then taken for stored, and nothing more is tried. It is called before the first use.
+func (s *Store) Watch(broken func() string) { s.Log.broken, s.Blobs.broken = broken, broken }
+
+// Usage is how much of its share a stream has used.
+type Usage struct {
+	Stream string
+	Bytes  int64
+	Limit  int64
+}
+
+// Usage gives the shares of the streams that refuse what comes when they are full: the log and the blobs. The others drop
+// their oldest.
+func (s *Store) Usage(ctx context.Context) ([]Usage, error) {
+	var out []Usage
+	for _, st := range []jetstream.Stream{s.Log.stream, s.Blobs.stream} {
+		info, err := st.Info(ctx)
+		if err != nil {
+			return nil, unavailable("ask for the store's room", err)
+		}
+		out = append(out, Usage{Stream: info.Config.Name, Bytes: int64(info.State.Bytes), Limit: info.Config.MaxBytes})
+	}
+	return out, nil
+}
+
 // Open opens the streams, creating those that are missing, on a connection of the account that has JetStream under the
 // given domain. maxStore is what the server grants JetStream on disk, in bytes, MinStore at least; the streams share it.
 // The connection stays the caller's. Errors: domain.KindInvalid for too small a store; domain.KindConflict when a stream

@@ -27,6 +27,7 @@ const (
 	demoLimit    = 3 * time.Minute // beyond it something hangs
 	demoThrottle = 0.012
 	demoVictim   = "laptop"
+	demoMinFree  = 64 << 20 // a demo writes a few MiB: it should run on a disk that a hub would call nearly full
 )
 
 var demoPool = []struct {

@@ -97,7 +97,7 @@ func (p *demoProcesses) explain(err error) error {
 // start brings up the hub and the agents and returns when all machines are online.
 func (p *demoProcesses) start(ctx context.Context) (*client, error) {
 	hubDir := filepath.Join(p.dir, "hub")
-	if _, err := p.spawn("hub", "hub", "start", "--dir", hubDir, "--listen", "127.0.0.1:0", "--lease", demoLease.String(), "--log-level", "warn"); err != nil {
+	if _, err := p.spawn("hub", "hub", "start", "--dir", hubDir, "--listen", "127.0.0.1:0", "--lease", demoLease.String(), "--min-free", itoa(demoMinFree), "--log-level", "warn"); err != nil {
 		return nil, err
 	}
 	file := filepath.Join(hubDir, "operator.json")

@@ -8,11 +8,12 @@ import (
 	"github.com/adrg/xdg"
 	"github.com/spf13/cobra"
 
+	"tensorturn/broker/health"
 	"tensorturn/domain"
 )
 
 func hubCommand(a *app) *cobra.Command {
-	return group("hub", "run the hub: the process that holds the log and decides", hubStart(a))
+	return group("hub", "run the hub: the process that holds the log and decides", hubStart(a), hubStatus(a))
 }
 
 // hubDir is the default place of a hub's keys and log.
@@ -36,6 +37,7 @@ func hubStart(a *app) *cobra.Command {
 	f.StringVar(&o.keyFile, "tls-key", "", "its key")
 	f.DurationVar(&o.lease, "lease", domain.DefaultLease, "lease time: a slot without progress for this long loses its work")
 	f.Int64Var(&o.maxStore, "max-store", 64<<30, "bytes the log and all blobs may take on disk")
+	f.Int64Var(&o.minFree, "min-free", health.DefaultMinFree, "free bytes of its disk below which the hub takes no new runs, and below a quarter of it no bytes")
 	f.BoolVar(&o.privateWebhooks, "private-webhooks", false, "let webhooks reach private networks and plain http")
 	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
 	return c
@@ -51,10 +53,13 @@ func (a *app) serveHub(ctx context.Context, o hubOptions) error {
 		h.stop()
 		return err
 	}
+	tell := h.tellManager(a)
+	defer tell()
 	select {
 	case <-ctx.Done():
 	case err = <-h.failed:
 	}
+	tell()
 	a.say("stopping: taking no more requests, finishing what was decided")
 	began := time.Now()
 	if serr := h.stop(); err == nil {

@@ -20,6 +20,7 @@ import (
 	"tensorturn/broker/embedded"
 	"tensorturn/broker/feed"
 	"tensorturn/broker/gateway"
+	"tensorturn/broker/health"
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
 	"tensorturn/broker/jetstream"
@@ -36,7 +37,7 @@ type hubOptions struct {
 	dir, listen, publicURL string
 	certFile, keyFile      string
 	lease                  time.Duration
-	maxStore               int64
+	maxStore, minFree      int64
 	privateWebhooks        bool
 	logger                 zerolog.Logger
 }
@@ -59,6 +60,8 @@ type hubProcess struct {
 	publisher *feed.Publisher
 	hooks     *webhook.Hooks
 	metrics   *metrics.Metrics
+	health    *health.Monitor
+	door      *gateway.Door
 	stops     []func() error
 }
 
@@ -92,13 +95,17 @@ func startHub(ctx context.Context, o hubOptions) (h *hubProcess, err error) {
 	if err != nil {
 		return h, err
 	}
-	for _, step := range []func(context.Context) error{h.openKeys, h.startBroker, h.startService, h.startFeed} {
+	if err := h.openKeys(ctx); err != nil {
+		l.Close()
+		return h, err
+	}
+	h.openDoor(l)
+	for _, step := range []func(context.Context) error{h.startBroker, h.startService, h.startFeed} {
 		if err := step(ctx); err != nil {
-			l.Close()
 			return h, err
 		}
 	}
-	h.startFront(l)
+	h.startFront()
 	c := operatorContext{URL: h.url, CA: string(h.keys.CA())}
 	key, err := os.ReadFile(h.keys.OperatorKeyFile())
 	if err != nil {
@@ -188,8 +195,12 @@ func (h *hubProcess) startBroker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.store, err = jetstream.Open(ctx, nc, embedded.JetStreamDomain, h.opts.maxStore)
-	return err
+	if h.store, err = jetstream.Open(ctx, nc, embedded.JetStreamDomain, h.opts.maxStore); err != nil {
+		return err
+	}
+	h.store.Watch(h.broker.Broken)
+	h.health = h.newMonitor()
+	return nil
 }
 
 func (h *hubProcess) startService(ctx context.Context) error {
@@ -202,7 +213,7 @@ func (h *hubProcess) startService(ctx context.Context) error {
 		KeepHead: h.keepHead,
 		Log:      h.store.Log, Registry: registry(), Blobs: h.store.Blobs, Beats: h.store.Heartbeats,
 		Link: hub.NewNATSLink(nc), Renew: h.renew, Admit: h.admit, CutOff: h.cutOff, Heads: h.keys.Heads(),
-		Logger: h.opts.logger,
+		Full: h.health.Full, Logger: h.opts.logger,
 	})
 	h.openFeed()
 	h.front = gateway.New(h.frontConfig())
@@ -210,6 +221,8 @@ func (h *hubProcess) startService(ctx context.Context) error {
 	if err := h.service.Start(ctx); err != nil {
 		return err
 	}
+	h.health.Start()
+	h.later(func() error { h.health.Stop(); return nil }) // before what it recycles
 	if h.readOnly = h.service.ReadOnly(); h.readOnly != nil || !h.created {
 		return nil
 	}
@@ -230,14 +243,21 @@ func (h *hubProcess) frontConfig() gateway.Config {
 	})
 	return gateway.Config{
 		Hub: h.service, Views: h.views, Log: h.store.Log, Blobs: h.store.Blobs, Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
-		Events: h.source, Observers: h, Webhooks: h.hooks, Metrics: h.metrics.Handler(), Counts: h.metrics,
+		Events: h.source, Observers: h, Webhooks: h.hooks, Metrics: h.metrics.Handler(), Counts: h.metrics, Health: h.health, Door: h.door,
 		Websocket: h.broker.WebsocketAddr(), PublicURL: h.url, CA: h.keys.CA(), Pin: h.keys.Pin(), Secret: h.keys.RepeatSecret(),
 		HeadKey: h.keys.Head().Public().(ed25519.PublicKey), Binary: binary, Version: version, Now: time.Now, NewID: newID, Logger: h.opts.logger,
 	}
 }
 
-func (h *hubProcess) startFront(l net.Listener) {
-	h.front.Start(l, &tls.Config{Certificates: []tls.Certificate{h.keys.ServerCertificate()}, MinVersion: tls.VersionTLS13})
+// openDoor opens the port before the log is read: it says that the hub is starting, and lets requests wait.
+func (h *hubProcess) openDoor(l net.Listener) {
+	h.door = gateway.NewDoor(h.opts.logger)
+	h.door.Start(l, &tls.Config{Certificates: []tls.Certificate{h.keys.ServerCertificate()}, MinVersion: tls.VersionTLS13})
+	h.later(h.door.Stop)
+}
+
+func (h *hubProcess) startFront() {
+	h.front.Open()
 	h.later(h.front.Stop)
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tensorturn/domain/run"
-	"tensorturn/projections/fleet"
 	"tensorturn/projections/runs"
 )
 
@@ -28,18 +27,19 @@ func runShow(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.showRun(r, ms)
+			a.showRun(r, a.waitsWith(c.Context(), cl, r, ms))
 			return nil
 		}}
 }
 
-func (a *app) showRun(r runs.Run, ms []fleet.Machine) {
+// showRun prints a run; waits is what keeps it from going on, empty for nothing.
+func (a *app) showRun(r runs.Run, waits string) {
 	rows := [][]string{{"run", string(r.ID)}, {"name", r.Name}, {"phase", phase(r)}}
 	if r.Reason != "" {
 		rows = append(rows, []string{"reason", r.Reason})
 	}
-	if s := waits(r, ms); s != "" {
-		rows = append(rows, []string{"waits for", s})
+	if waits != "" {
+		rows = append(rows, []string{"waits for", waits})
 	}
 	rows = append(rows,
 		[]string{"ledger", fmt.Sprintf("%d of %s counted (%s)", r.Ledger.Counted, count(r.Ledger.Expected, "sample"), percent(r.Ledger.Counted, r.Ledger.Expected))},

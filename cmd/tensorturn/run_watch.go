@@ -98,7 +98,7 @@ func (a *app) follow(ctx context.Context, cl *client, id domain.RunID) (runs.Run
 				bar.line(fmt.Sprintf("%s  %s", l.Time.Format("15:04:05"), l.Text))
 			}
 		}
-		if news := pool.look(ctx, cl, r); news != "" {
+		if news := pool.look(ctx, a, cl, r); news != "" {
 			bar.line(fmt.Sprintf("%s  %s", time.Now().Format("15:04:05"), news))
 		}
 		bar.show(r)
@@ -131,7 +131,7 @@ type watchedPool struct {
 }
 
 // look gives what the run waits for when that has changed. A pool that cannot be read is no news.
-func (p *watchedPool) look(ctx context.Context, cl *client, r runs.Run) string {
+func (p *watchedPool) look(ctx context.Context, a *app, cl *client, r runs.Run) string {
 	if r.Phase.Ended() || time.Since(p.asked) < poolEvery {
 		return ""
 	}
@@ -140,7 +140,7 @@ func (p *watchedPool) look(ctx context.Context, cl *client, r runs.Run) string {
 	if err != nil {
 		return ""
 	}
-	now := waits(r, ms)
+	now := a.waitsWith(ctx, cl, r, ms)
 	news := now != p.told
 	if p.told = now; news && now == "" {
 		return "the run goes on"

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
+	"tensorturn/broker/health"
 	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
 	"tensorturn/projections/fleet"
@@ -39,6 +41,32 @@ func waits(r runs.Run, ms []fleet.Machine) string {
 		parts = append(parts, "waiting for its first weights")
 	}
 	return strings.Join(parts, "; ")
+}
+
+// waitsWith is waits, with what the hub says about its store before it. A hub that cannot be asked is no news here.
+func (a *app) waitsWith(ctx context.Context, cl *client, r runs.Run, ms []fleet.Machine) string {
+	said := waits(r, ms)
+	if r.Phase.Ended() {
+		return said
+	}
+	s, err := cl.status(ctx)
+	if err != nil {
+		return said
+	}
+	return strings.Trim(storeTrouble(s.State)+"; "+said, "; ")
+}
+
+// storeTrouble says what a store without room means for a run; empty when there is room.
+func storeTrouble(s health.State) string {
+	switch s {
+	case health.Low:
+		return "the hub's store is nearly full; this run goes on (tensorturn hub status)"
+	case health.Full:
+		return "the hub's store is full; make room on its disk: what is trained waits on the machines (tensorturn hub status)"
+	case health.ReadOnly:
+		return "the hub is read-only: its log is not to be trusted (tensorturn log verify)"
+	}
+	return ""
 }
 
 func usable(m fleet.Machine) bool {

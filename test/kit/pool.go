@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -83,8 +84,9 @@ func (p *Pool) AwaitHub() {
 		if err != nil {
 			return false
 		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusServiceUnavailable
+		defer resp.Body.Close()
+		state, err := io.ReadAll(io.LimitReader(resp.Body, 64))
+		return err == nil && strings.TrimSpace(string(state)) != "starting"
 	})
 }
 
