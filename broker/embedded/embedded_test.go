@@ -81,6 +81,35 @@ func TestHubRestartHeals(t *testing.T) {
 	waitWake(t, ctx, svc, m.Account, wakes, "after restart")
 }
 
+// A server that is started anew under running clients: they and the leafnodes come back by themselves, on the same port, and
+// a machine that was revoked before stays out.
+func TestRecycleHeals(t *testing.T) {
+	p := pool.New(t)
+	m := p.Enrol("a", time.Hour)
+	svc := p.Serve(nil)
+	l := p.StartLeaf(m)
+	wakes := subscribe(t, l.Conn(), wire.LocalWake)
+	ctx := pool.Context(t, patience)
+	_, err := pool.Sync(ctx, l.Conn(), "before")
+	pool.Must(t, err)
+	addr := p.Hub.WebsocketAddr()
+	for range 3 {
+		pool.Must(t, p.Hub.Recycle(ctx))
+		if got := p.Hub.WebsocketAddr(); got != addr {
+			t.Fatalf("the front's address was %s and is %s", addr, got)
+		}
+		got, err := pool.Sync(ctx, l.Conn(), "after")
+		pool.Must(t, err)
+		if got != pool.Answer+m.Account {
+			t.Errorf("answer %q", got)
+		}
+		waitWake(t, ctx, svc, m.Account, wakes, "after")
+	}
+	if why := p.Hub.Broken(); why != "" {
+		t.Errorf("broken: %s", why)
+	}
+}
+
 func TestRevocationCutsWithinTwoSeconds(t *testing.T) {
 	p := pool.New(t)
 	a, b := p.Enrol("a", time.Hour), p.Enrol("b", time.Hour)

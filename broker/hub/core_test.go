@@ -242,6 +242,31 @@ func TestGraceCanFail(t *testing.T) {
 	}
 }
 
+// While the store is full a slot that cannot turn in what it holds keeps its lease; once there is room, its clock runs.
+func TestNobodyLosesALeaseToAFullStore(t *testing.T) {
+	w := newWorld(t)
+	w.enrol("a", 1, 5)
+	w.submit("r-1", nil)
+	w.until("a trains", func() bool { return w.state("r-1").Open != nil && w.state("r-1").Leases["a/0"] != nil })
+	idle := func(full bool, d time.Duration) int {
+		for range 16 { // in contact, without progress, and never so long between two steps that the hub forgives itself
+			w.now = w.now.Add(d / 16)
+			w.core.mem.contacts["a"].last = w.now
+			w.step(Tick{Full: full})
+		}
+		return len(find[*run.LeaseExpired](w))
+	}
+	if n := idle(true, 3*testLease/2); n != 0 {
+		t.Errorf("%d leases expired while the store was full", n)
+	}
+	if n := idle(false, testLease/2); n != 0 {
+		t.Errorf("%d leases expired right behind it: their clocks must start afresh", n)
+	}
+	if n := idle(false, testLease); n == 0 {
+		t.Error("a slot without progress kept its lease although there is room: the test shows nothing")
+	}
+}
+
 // The guards can fail: if the memory of what was decided is taken away, a repeated offer is recorded as lost work.
 func TestRepeatedOfferGuardCanFail(t *testing.T) {
 	fenced := func(guard bool) int {

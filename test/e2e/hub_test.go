@@ -54,8 +54,8 @@ func TestSecondHubRefuses(t *testing.T) {
 	checkRun(t, p, p.AwaitEnd(p.Submit(epochs(t, 2))))
 }
 
-// A store that is full (here: its own limit) ends nothing: the hub says so, agents keep what they trained, and with more
-// room the run goes on where it was.
+// A store that is full (here: its own limit) ends nothing: first no new runs are taken while the one under way goes on, then
+// no bytes; the hub says so, agents keep what they trained, and with more room the run goes on where it was.
 func TestStoreFull(t *testing.T) {
 	t.Parallel()
 	p := kit.NewPool(t, binary, lease)
@@ -68,10 +68,13 @@ func TestStoreFull(t *testing.T) {
 	var full runs.Run
 	p.AwaitRun(id, "the run to notice", func(r runs.Run) bool {
 		full = r
-		return strings.Contains(p.Hub.Output(), "the store is full")
+		return strings.Contains(p.Hub.Output(), "the hub's store is full")
 	})
 	if full.Phase.Ended() {
 		t.Fatalf("the run ended: %s %s", full.Phase, full.Reason)
+	}
+	if s := p.Must("run", "show", string(id)); !strings.Contains(s, "the hub's store is full") {
+		t.Errorf("run show says:\n%s", s)
 	}
 	s := p.Run("run", "submit", smallCSV(t))
 	if s.Code != 5 || !strings.Contains(s.Err, "the store is full") || !strings.Contains(s.Err, "hint: make room on the disk or raise the hub's store limit") {
@@ -97,7 +100,7 @@ func fillStore(t *testing.T, p *kit.Pool) {
 	puts := 0
 	for size := len(ballast); size >= 1<<10; {
 		copy(ballast, itoa(puts)+" ") // another object each time
-		switch status := p.Put(ballast[:size]); status {
+		switch status := p.PutAs("a", ballast[:size]); status {
 		case http.StatusOK, http.StatusCreated, http.StatusNoContent:
 			if puts++; puts > limit {
 				t.Fatal("the store has no end")

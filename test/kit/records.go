@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
+	"time"
 
 	"tensorturn/broker/gateway"
+	"tensorturn/broker/identity"
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
 	"tensorturn/domain/event"
@@ -102,14 +105,33 @@ func (p *Pool) fetch(path string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// Put stores an object and gives the status of the hub's answer.
+// Put stores an object as the operator and gives the status of the hub's answer.
 func (p *Pool) Put(data []byte) int {
+	p.tb.Helper()
+	return p.put(p.key, data)
+}
+
+// PutAs stores an object as the machine of the name does, with a token that its key signs.
+func (p *Pool) PutAs(name string, data []byte) int {
+	p.tb.Helper()
+	keys, err := identity.LoadAgentKeys(filepath.Join(p.AgentDir(name), "agent.json"))
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	token, err := identity.SignBlobToken(keys.Key(), keys.Machine, time.Now())
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return p.put(token, data)
+}
+
+func (p *Pool) put(secret string, data []byte) int {
 	p.tb.Helper()
 	req, err := http.NewRequest(http.MethodPut, p.URL+"/blobs/"+string(blob.Sum(data)), bytes.NewReader(data))
 	if err != nil {
 		p.tb.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+p.key)
+	req.Header.Set("Authorization", "Bearer "+secret)
 	resp, err := p.client.Do(req)
 	if err != nil {
 		p.tb.Fatal(err)
