@@ -28,6 +28,10 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	lag := gauge("view_lag_events", "Events that a view has not seen yet.", "view")
 	send(lag, behind(g.Log, g.Views), "views")
 	send(lag, behind(g.Log, g.Feed), "feed")
+	send(gauge("store_free_bytes", "Free bytes on the disk of the store."), float64(g.StoreFree))
+	each(g.StoreUsed, gauge("store_used_bytes", "Bytes of the streams that have a limit.", "stream"), send)
+	each(g.StoreLimit, gauge("store_limit_bytes", "Limits of those streams.", "stream"), send)
+	each(map[string]int{g.State: 1}, gauge("hub_state", "1 for the state the hub is in: ready, low, full, read-only.", "state"), send)
 	send(gauge("observers", "Observers that may read events."), float64(g.Observers))
 }
 
@@ -38,7 +42,7 @@ func behind(log, seen uint64) float64 {
 	return float64(log - seen)
 }
 
-func each[K ~string](values map[K]int, d *prometheus.Desc, send func(*prometheus.Desc, float64, ...string)) {
+func each[K ~string, N int | int64](values map[K]N, d *prometheus.Desc, send func(*prometheus.Desc, float64, ...string)) {
 	for _, k := range slices.Sorted(maps.Keys(values)) {
 		send(d, float64(values[k]), string(k))
 	}

@@ -29,6 +29,10 @@ type Gauges struct {
 	Views     uint64            // sequence the views have seen
 	Feed      uint64            // sequence up to which events are published
 	Observers int               // live ones
+
+	State                 string // of the hub, as /healthz says it
+	StoreFree             int64  // bytes
+	StoreUsed, StoreLimit map[string]int64
 }
 
 // Metrics counts from GoLive on: what the hub reads at its start happened before.

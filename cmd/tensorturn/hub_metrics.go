@@ -12,6 +12,11 @@ import (
 func (h *hubProcess) gauges() metrics.Gauges {
 	g := metrics.Gauges{Machines: map[machine.Standing]int{}, Slots: map[string]int{}, Runs: map[run.Phase]int{}, Log: h.source.Position()}
 	g.Feed, _ = h.publisher.Status()
+	room := h.health.Room()
+	g.State, g.StoreFree, g.StoreUsed, g.StoreLimit = string(room.State), room.Free, map[string]int64{}, map[string]int64{}
+	for _, s := range room.Shares {
+		g.StoreUsed[s.Stream], g.StoreLimit[s.Stream] = s.Bytes, s.Limit
+	}
 	h.views.Engine.Read(func(position uint64) {
 		g.Views = position
 		for _, m := range h.views.Fleet.List() {
