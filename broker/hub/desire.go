@@ -46,6 +46,8 @@ func (f *fold) slotDesire(m domain.MachineID, r wire.SlotReport) wire.SlotDesire
 			keep := *l.Cut
 			d.Cut = &keep
 		}
+	case run.UnitMember:
+		memberDesire(&d, s, l)
 	case run.UnitEvaluate:
 		d.Base = s.Evaluation.Model
 	}

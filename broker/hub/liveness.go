@@ -52,6 +52,7 @@ type slotMemory struct {
 	began    time.Time // when the chunk under way began
 	speed    float64   // samples per second, moving average, 0 unknown
 	upload   float64   // seconds, moving average, 0 unknown
+	done     int64     // samples that its member has seen, as last reported
 }
 
 // roundMemory is how long a round has been open, on this process's clock: a hub that was off for a night must not find
@@ -114,6 +115,7 @@ func (s *slotMemory) lease(id domain.RunID, epoch domain.Epoch, now time.Time) {
 		return
 	}
 	s.run, s.epoch, s.progress, s.moved, s.phase, s.chunks, s.began = id, epoch, 0, now, "", 0, time.Time{}
+	s.done = 0
 }
 
 // forgive takes time in which the hub did not listen out of every silence and age.

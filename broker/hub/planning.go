@@ -61,8 +61,8 @@ func (c *Core) snapshot(now time.Time) plan.Snapshot {
 			held[slot] = l.Epoch
 		}
 		s.Runs = append(s.Runs, st)
-		if st.Open != nil {
-			s.RoundAge[id] = now.Sub(c.mem.opened(id, st.Open.Number, now)).Seconds()
+		if age, known := c.ageOf(st, now); known {
+			s.RoundAge[id] = age
 		}
 	}
 	for _, id := range c.fold.order {
@@ -88,6 +88,9 @@ func (c *Core) slotOf(m *machine.State, id domain.SlotID, held map[domain.SlotID
 		p.Speed, p.Upload = s.speed, s.upload
 		if !s.began.IsZero() && leased && s.epoch == epoch {
 			p.Busy = max(now.Sub(s.began).Seconds(), 1e-3) // 0 would mean that it trains none
+		}
+		if leased && s.epoch == epoch {
+			p.Done = s.done
 		}
 	}
 	return p

@@ -38,6 +38,8 @@ func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 		b.refused(err)
 	case l.Unit == run.UnitTrain:
 		b.trainReport(s, l, r)
+	case l.Unit == run.UnitMember && r.Member != nil:
+		b.memberReport(s, l, *r.Member)
 	}
 }
 

@@ -32,7 +32,7 @@ const keepLast = 3
 // Of every run: its data set, its first base, its present base and momentum, base and momentum after every keep_every-th
 // round and the last keepLast, and all accepted deltas: from a kept base the deltas that follow it give every base
 // between again, bit for bit. A run that failed or was cancelled keeps its data set, the present base and momentum. Of
-// live runs also: offers under inspection, and what an evaluation reads.
+// an ensemble: the newest checkpoints of members under way, weights and outputs of those that are in. Of live runs also: offers under inspection, and what an evaluation reads.
 func (c *Core) References() []domain.Digest {
 	var out []domain.Digest
 	add := func(ds ...domain.Digest) {
@@ -45,6 +45,7 @@ func (c *Core) References() []domain.Digest {
 	for _, id := range c.fold.runOrder {
 		s := c.fold.runs[id]
 		add(s.Data.Blob, s.Base, s.Momentum)
+		add(memberBlobs(s)...)
 		if s.Phase == run.PhaseFailed || s.Phase == run.PhaseCancelled {
 			continue
 		}

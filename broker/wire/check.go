@@ -56,6 +56,7 @@ func (c *checker) report(s *SlotReport) {
 	c.offer(s.Offer)
 	c.boundaries(s.Boundaries, len(s.Trained))
 	c.late(s.Late)
+	c.member(s.Member)
 	if s.Init != nil {
 		c.digest("init base", s.Init.Base, false)
 		c.digest("init layout", s.Init.Layout, false)
@@ -166,12 +167,17 @@ func (c *checker) desire(d *SlotDesire) {
 	}
 	switch d.Unit {
 	case run.UnitInit, run.UnitTrain, run.UnitEvaluate:
+	case run.UnitMember:
+		c.require(d.Member >= 1 && d.Member <= run.MaxMembers+1, "there is no member %d", d.Member)
+		c.require(d.Saved >= 0 && d.Saved <= run.MaxChunks, "saved is out of range")
+		c.require(d.Base != "" || d.Saved == 0 && !d.Trained, "a checkpoint without a blob")
 	default:
 		c.require(false, "unit %q is not known", domain.Clip(string(d.Unit), 40))
 	}
 	c.count("round", d.Round)
 	c.count("number", d.Number)
-	c.digest("base", d.Base, d.Unit == run.UnitInit)
+	fresh := d.Unit == run.UnitInit || d.Unit == run.UnitMember // nothing to start from, no layout yet
+	c.digest("base", d.Base, fresh)
 	c.atMost("claims", len(d.Claims), MaxSlotChunks)
 	for _, k := range d.Claims {
 		c.chunk(k)
@@ -184,7 +190,7 @@ func (c *checker) desire(d *SlotDesire) {
 	}
 	if d.Job != nil {
 		c.digest("data set", d.Job.Data.Blob, false)
-		c.digest("layout", d.Job.Layout, d.Unit == run.UnitInit)
+		c.digest("layout", d.Job.Layout, fresh)
 		c.count("samples", d.Job.Data.Samples)
 		c.count("held-out samples", d.Job.Data.Heldout)
 	}
@@ -277,7 +283,7 @@ func (c *checker) measure(what string, x float64) {
 
 func knownPhase(p Phase) bool {
 	switch p {
-	case PhaseIdle, PhasePreparing, PhaseReady, PhaseTraining, PhaseUploading, PhaseOffered, PhaseInit, PhaseEvaluate:
+	case PhaseIdle, PhasePreparing, PhaseReady, PhaseTraining, PhaseUploading, PhaseOffered, PhaseInit, PhaseEvaluate, PhasePredict:
 		return true
 	}
 	return false

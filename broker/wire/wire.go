@@ -58,6 +58,7 @@ const (
 	PhaseOffered   Phase = "offered"   // the delta is in the store, waiting for the hub's word
 	PhaseInit      Phase = "init"
 	PhaseEvaluate  Phase = "evaluate"
+	PhasePredict   Phase = "predict" // a trained member's outputs on the held-out rows
 )
 
 // SlotReport is what one slot holds and has done.
@@ -71,14 +72,15 @@ type SlotReport struct {
 	Trained []TrainedChunk `msgpack:"trained"`
 	// Progress grows whenever anything moves: optimizer steps plus bytes moved. The hub renews on growth only.
 	Progress uint64   `msgpack:"prog"`
-	Offer    *Offer   `msgpack:"offer"`          // the finished delta of contribution Number
-	Init     *Init    `msgpack:"init"`           // result of an init unit
-	Eval     *Eval    `msgpack:"eval"`           // result of an evaluate unit
-	Error    string   `msgpack:"error"`          // the trainer's failure under this lease; the slot has stopped
-	Tail     []string `msgpack:"tail,omitempty"` // with Error: the last lines that the trainer's program printed
-	Loss     *float64 `msgpack:"loss"`           // running training loss, nil when unknown
-	Speed    float64  `msgpack:"speed"`          // samples per second while training, measured by the agent, 0 when unknown
-	Upload   float64  `msgpack:"upload"`         // seconds the last delta took to make and send, 0 when unknown
+	Offer    *Offer   `msgpack:"offer"`            // the finished delta of contribution Number
+	Init     *Init    `msgpack:"init"`             // result of an init unit
+	Eval     *Eval    `msgpack:"eval"`             // result of an evaluate unit
+	Error    string   `msgpack:"error"`            // the trainer's failure under this lease; the slot has stopped
+	Tail     []string `msgpack:"tail,omitempty"`   // with Error: the last lines that the trainer's program printed
+	Loss     *float64 `msgpack:"loss"`             // running training loss, nil when unknown
+	Speed    float64  `msgpack:"speed"`            // samples per second while training, measured by the agent, 0 when unknown
+	Member   *Member  `msgpack:"member,omitempty"` // of a member unit
+	Upload   float64  `msgpack:"upload"`           // seconds the last delta took to make and send, 0 when unknown
 	// Boundaries are the prefix lengths of Trained whose weights are still held, ascending.
 	Boundaries []int `msgpack:"bounds,omitempty"`
 	// Late is what the slot trained under a lease that has ended. It holds it until the hub adopts it or gives the slot
@@ -109,6 +111,31 @@ type Offer struct {
 	Steps      int              `msgpack:"steps"`
 	Blob       domain.Digest    `msgpack:"blob"`
 	Codec      run.Codec        `msgpack:"codec"`
+}
+
+// Member is how far the slot is with its member. What is stored stands in every report until the lease ends.
+type Member struct {
+	Chunks     int                `msgpack:"chunks"` // in its weights, from the member's beginning
+	Checkpoint *Checkpoint        `msgpack:"checkpoint,omitempty"`
+	Trained    *TrainedMember     `msgpack:"trained,omitempty"`
+	Outputs    *run.MemberOutputs `msgpack:"outputs,omitempty"`
+	Mute       string             `msgpack:"mute,omitempty"` // why there are no outputs
+}
+
+// Checkpoint is a member's weights, optimizer state and position, stored. Blob is empty when the slot was asked to give its
+// member back and has nothing beyond the newest one.
+type Checkpoint struct {
+	Chunks int           `msgpack:"chunks"`
+	Blob   domain.Digest `msgpack:"blob"`
+	Loss   float64       `msgpack:"loss"`
+}
+
+// TrainedMember is a member whose weights are stored.
+type TrainedMember struct {
+	Weights domain.Digest `msgpack:"weights"`
+	Layout  domain.Digest `msgpack:"layout"`
+	Params  int64         `msgpack:"params"`
+	Loss    float64       `msgpack:"loss"`
 }
 
 // Init is the result of an init unit.
@@ -200,6 +227,11 @@ type SlotDesire struct {
 	Cut *int `msgpack:"cut"`
 	// Adopt: what was trained under another epoch becomes this lease's contribution.
 	Adopt *Adopt `msgpack:"adopt,omitempty"`
+	// Of a member unit: which member; how many chunks its newest checkpoint (Base, empty for none) holds; and whether its
+	// weights are in the log, so that Base is these and only its outputs are wanted. Contribute: keep a checkpoint, give it back.
+	Member  int  `msgpack:"member,omitempty"`
+	Saved   int  `msgpack:"saved,omitempty"`
+	Trained bool `msgpack:"trained,omitempty"`
 	// Accepted: the init or evaluation result is in the log, or the error is; the slot may forget it.
 	Done bool `msgpack:"done"`
 }

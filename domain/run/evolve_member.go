@@ -71,8 +71,8 @@ func (s *State) memberLeased(d *LeaseGranted, at time.Time) {
 		return
 	}
 	m.Status, m.Slot = MemberTraining, d.Slot
-	if s.Ensemble.Began.IsZero() {
-		s.Ensemble.Began = at
+	if s.Ensemble.Began == 0 {
+		s.Ensemble.Began = at.UnixMicro()
 	}
 }
 

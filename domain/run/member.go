@@ -3,7 +3,6 @@ package run
 import (
 	"math"
 	"slices"
-	"time"
 
 	"tensorturn/domain"
 	"tensorturn/domain/permute"
@@ -103,7 +102,7 @@ const (
 // Ensembling is the state of an ensemble's members; nil in fused runs.
 type Ensembling struct {
 	Members []Member  // 1 to K in order, then the single model if it is compared
-	Began   time.Time // the hub's clock at the first lease; zero before. The deadline counts from it
+	Began   int64    // the hub's clock at the first lease in unix microseconds; 0 before. The deadline counts from it
 	Vote    *Voted    // nil before the vote
 }
 

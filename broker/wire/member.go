@@ -1,0 +1,30 @@
+package wire
+
+import "tensorturn/domain/run"
+
+// member judges what a slot says about its member.
+func (c *checker) member(m *Member) {
+	if m == nil {
+		return
+	}
+	c.require(m.Chunks >= 0 && m.Chunks <= run.MaxChunks, "a member's chunks are out of range")
+	c.text("mute", m.Mute)
+	if k := m.Checkpoint; k != nil {
+		c.require(k.Chunks >= 0 && k.Chunks <= run.MaxChunks, "a checkpoint's chunks are out of range")
+		c.digest("checkpoint", k.Blob, true)
+		c.finite("checkpoint loss", k.Loss)
+	}
+	if t := m.Trained; t != nil {
+		c.digest("member weights", t.Weights, false)
+		c.digest("member layout", t.Layout, false)
+		c.require(t.Params >= 0, "member params is negative")
+		c.finite("member loss", t.Loss)
+	}
+	if o := m.Outputs; o != nil {
+		c.digest("member outputs", o.Blob, false)
+		c.count("rows", o.Rows)
+		c.count("classes", o.Classes)
+		c.measure("accuracy", o.Accuracy)
+		c.finite("outputs loss", o.Loss)
+	}
+}
