@@ -73,7 +73,7 @@ func shared(path string, a, b reflect.Value) []string {
 }
 
 // A field that is added to run.State must be copied too: a copy is equal and shares nothing but the specification and
-// the chunks of accepted contributions, which never change.
+// the chunks of accepted contributions, outputs and vote, which never change.
 func TestCopySharesNothing(t *testing.T) {
 	var s run.State
 	fill(reflect.ValueOf(&s).Elem())
@@ -81,7 +81,8 @@ func TestCopySharesNothing(t *testing.T) {
 	if d := cmp.Diff(&s, c, cmp.AllowUnexported(run.State{}, run.OpenRoundState{}, run.Lease{})); d != "" {
 		t.Errorf("the copy differs: %s", d)
 	}
-	want := []string{".Spec.Model.Hidden", ".Spec.Outer.LR", ".Spec.Outer.Momentum", ".Spec.Command", ".Open.Contributions[].Chunks"}
+	want := []string{".Spec.Model.Hidden", ".Spec.Outer.LR", ".Spec.Outer.Momentum", ".Spec.Command", ".Spec.Ensemble", ".Open.Contributions[].Chunks", ".Ensemble.Members[].Outputs",
+		".Ensemble.Vote"}
 	if d := cmp.Diff(want, shared("", reflect.ValueOf(s), reflect.ValueOf(*c))); d != "" {
 		t.Errorf("shared with the copy: %s", d)
 	}
