@@ -101,9 +101,9 @@ const (
 
 // Ensembling is the state of an ensemble's members; nil in fused runs.
 type Ensembling struct {
-	Members []Member  // 1 to K in order, then the single model if it is compared
+	Members []Member // 1 to K in order, then the single model if it is compared
 	Began   int64    // the hub's clock at the first lease in unix microseconds; 0 before. The deadline counts from it
-	Vote    *Voted    // nil before the vote
+	Vote    *Voted   // nil before the vote
 }
 
 // Member is one model of an ensemble.
