@@ -15,6 +15,7 @@ import (
 	"tensorturn/projections/fleet"
 	"tensorturn/projections/runs"
 	"tensorturn/projections/timeline"
+	"tensorturn/projections/usage"
 )
 
 // views is one set of all views with its engine.
@@ -23,11 +24,12 @@ type views struct {
 	runs     *runs.View
 	fleet    *fleet.View
 	timeline *timeline.View
+	usage    *usage.View
 }
 
 func newViews() views {
-	v := views{runs: runs.New(), fleet: fleet.New(), timeline: timeline.New()}
-	v.engine = projections.NewEngine(v.runs, v.fleet, v.timeline)
+	v := views{runs: runs.New(), fleet: fleet.New(), timeline: timeline.New(), usage: usage.New()}
+	v.engine = projections.NewEngine(v.runs, v.fleet, v.timeline, v.usage)
 	return v
 }
 
@@ -39,10 +41,11 @@ func (v views) seen() any {
 		Machines []fleet.Machine
 		Tokens   []fleet.Token
 		Lines    []timeline.Line
+		Usage    usage.Report
 	}
 	var a all
 	v.engine.Read(func(p uint64) {
-		a = all{p, v.runs.List(), v.fleet.List(), v.fleet.Tokens(), v.timeline.Since("r-1", 0, 100)}
+		a = all{p, v.runs.List(), v.fleet.List(), v.fleet.Tokens(), v.timeline.Since("r-1", 0, 100), v.usage.Since(time.Time{})}
 	})
 	return a
 }

@@ -14,6 +14,7 @@ import (
 	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
+	"tensorturn/projections/usage"
 )
 
 // storm is a pool of two machines and one run under commands drawn by chance. Everything is decided by the aggregates,
@@ -27,6 +28,8 @@ type storm struct {
 	ids      []domain.MachineID
 	slots    []domain.SlotID
 	views    views
+	micros   int64 // leased time by the state
+	began    time.Time
 	sums     sums
 }
 
@@ -107,6 +110,10 @@ func (s *storm) do(c run.Command) {
 	}
 	for _, f := range facts {
 		e := s.record(event.KindRun, "r-1", f)
+		if s.run != nil {
+			s.micros += int64(len(s.run.Leases)) * e.Time.Sub(s.began).Microseconds()
+		}
+		s.began = e.Time
 		s.run = run.Evolve(s.run, e)
 		s.count(f)
 		s.compare(f)
@@ -219,6 +226,20 @@ func (s *storm) compare(f event.Data) {
 		s.r.Fatalf("after %s (-state +view):\n%s\n%s", f.Line(), d, s.tail())
 	}
 	s.compareLeases()
+	s.compareUsage(f)
+}
+
+// compareUsage holds the counts against the ledger, and the slot-seconds against the leases that the state held.
+func (s *storm) compareUsage(f event.Data) {
+	u := s.views.usage.Since(time.Time{})
+	var machines usage.Counts
+	for _, m := range u.Machines {
+		machines.Samples += m.Samples
+		machines.Micros += m.Micros
+	}
+	if u.Total.Samples != s.run.Counted || machines.Samples != s.run.Counted || len(u.Runs) > 1 || u.Total.Micros != s.micros || machines.Micros != s.micros {
+		s.r.Fatalf("after %s: %+v used, machines %+v; the ledger has %d samples, leases lasted %d µs\n%s", f.Line(), u.Total, machines, s.run.Counted, s.micros, s.tail())
+	}
 }
 
 // compareLeases holds the fleet's slots against the run's leases.

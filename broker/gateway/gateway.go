@@ -35,6 +35,7 @@ import (
 	"tensorturn/projections/observers"
 	"tensorturn/projections/runs"
 	"tensorturn/projections/timeline"
+	"tensorturn/projections/usage"
 )
 
 // Limits of the public port.
@@ -72,13 +73,14 @@ type Views struct {
 	Observers *observers.View
 	Keys      *keys.View
 	Models    *models.View
+	Usage     *usage.View
 }
 
 // NewViews makes the views and their engine.
 func NewViews() Views {
 	v := Views{Runs: runs.New(), Fleet: fleet.New(), Timeline: timeline.New(), Observers: observers.New(),
-		Keys: keys.New(), Models: models.New()}
-	v.Engine = projections.NewEngine(v.Runs, v.Fleet, v.Timeline, v.Observers, v.Keys, v.Models)
+		Keys: keys.New(), Models: models.New(), Usage: usage.New()}
+	v.Engine = projections.NewEngine(v.Runs, v.Fleet, v.Timeline, v.Observers, v.Keys, v.Models, v.Usage)
 	return v
 }
 
@@ -236,6 +238,7 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	g.registerHealth(api)
 	g.registerObservers(api)
 	g.registerWebhooks(api)
+	g.registerUsage(api)
 	describeProblems(api.OpenAPI())
 	describeKeys(api.OpenAPI())
 	allowDefaults(api.OpenAPI().Components.Schemas)
