@@ -39,6 +39,10 @@ func (g *Gateway) usage(since time.Time) (r usage.Report) {
 			found, _ := g.cfg.Views.Fleet.Find(r.Machines[i].ID)
 			r.Machines[i].Name = found.Name
 		}
+		for i := range r.Keys {
+			found, _ := g.cfg.Views.Keys.Get(domain.KeyID(r.Keys[i].ID))
+			r.Keys[i].Name = found.Name
+		}
 	})
 	return r
 }
