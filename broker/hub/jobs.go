@@ -155,6 +155,7 @@ func (b *batch) noteMissing(id domain.MachineID, ds []domain.Digest) {
 				m.retry = b.now
 			}
 		}
+		mem.missedOutputs(d, b.now)
 	}
 }
 
@@ -177,6 +178,10 @@ func (c *Core) jobs(now time.Time) []Output {
 		if m := c.mergeOf(c.fold.runs[id]); m != nil && !m.running && !now.Before(m.retry) {
 			m.running = true
 			outs = append(outs, m.job)
+		}
+		if v := c.voteOf(c.fold.runs[id]); v != nil && !v.running && !now.Before(v.retry) {
+			v.running = true
+			outs = append(outs, v.job)
 		}
 	}
 	return outs

@@ -16,6 +16,7 @@ type liveness struct {
 	rounds   map[domain.RunID]roundMemory
 	inspect  map[domain.SlotID]*inspection
 	merges   map[domain.RunID]*merging
+	votes    map[domain.RunID]*counting
 	wanted   map[domain.Digest]*want
 }
 
@@ -27,6 +28,7 @@ func newLiveness(now time.Time) *liveness {
 		rounds:   map[domain.RunID]roundMemory{},
 		inspect:  map[domain.SlotID]*inspection{},
 		merges:   map[domain.RunID]*merging{},
+		votes:    map[domain.RunID]*counting{},
 		wanted:   map[domain.Digest]*want{},
 	}
 }
@@ -152,6 +154,11 @@ func (m *liveness) prune(f *fold) {
 	for id := range m.merges {
 		if !awaitsMerge(f.runs[id]) {
 			delete(m.merges, id)
+		}
+	}
+	for id := range m.votes {
+		if s := f.runs[id]; s == nil || s.Phase != run.PhaseVoting {
+			delete(m.votes, id)
 		}
 	}
 }

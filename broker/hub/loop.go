@@ -166,6 +166,12 @@ func (s *Service) deliver(o Output, answers []func(Answer)) {
 		default:
 			s.returned = append(s.returned, Merged{Job: o, Err: errBusy()})
 		}
+	case VoteJob:
+		select {
+		case s.votes <- o:
+		default:
+			s.returned = append(s.returned, Counted{Job: o, Err: errBusy()})
+		}
 	}
 }
 

@@ -20,6 +20,8 @@ func (c *Core) refuseAll(now time.Time, in []Input, err error) []Output {
 			c.mem.redoInspection(x)
 		case Merged:
 			c.mem.redoMerge(x)
+		case Counted:
+			c.mem.redoVote(x)
 		}
 	}
 	return outs

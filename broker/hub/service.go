@@ -73,6 +73,7 @@ type Service struct {
 	replies   chan reply
 	inspects  chan InspectJob
 	merges    chan MergeJob
+	votes     chan VoteJob
 	returned  []Input // the loop's own: jobs that found their workers' queue full
 
 	mu       sync.Mutex
@@ -86,6 +87,7 @@ type Service struct {
 	// What the workers do with a job; tests that are not about weights put their own here before Start.
 	inspect func(context.Context, InspectJob) Inspected
 	merge   func(context.Context, MergeJob) Merged
+	vote    func(context.Context, VoteJob) Counted
 
 	heads   *headKeeper
 	at      atomic.Pointer[Position] // end of the log, set by the loop
@@ -116,13 +118,13 @@ type task struct {
 func NewService(cfg ServiceConfig) *Service {
 	s := &Service{
 		cfg: cfg, queue: make(chan task, maxQueue), replies: make(chan reply, maxReplies),
-		inspects: make(chan InspectJob, maxInspections), merges: make(chan MergeJob, maxMerges),
+		inspects: make(chan InspectJob, maxInspections), merges: make(chan MergeJob, maxMerges), votes: make(chan VoteJob, maxVotes),
 		accounts: map[string]domain.MachineID{}, owners: map[domain.MachineID]string{}, gates: map[domain.MachineID]*gate{},
 		closing: make(chan struct{}), unkept: rate.Sometimes{First: 1, Interval: unkeptSaid},
 	}
 	s.heads = newHeadKeeper(cfg.Heads)
 	w := weights{blobs: cfg.Blobs}
-	s.inspect, s.merge = w.inspect, w.merge
+	s.inspect, s.merge, s.vote = w.inspect, w.merge, w.vote
 	s.OnCommitted(s.learn)
 	return s
 }

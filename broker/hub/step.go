@@ -95,6 +95,8 @@ func (b *batch) handle(i int, x Input) {
 		b.inspected(x)
 	case Merged:
 		b.merged(x)
+	case Counted:
+		b.voted(x)
 	case Tick:
 		b.tick(x)
 	}

@@ -163,21 +163,23 @@ func (d *deltaReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// getOrRemove reads an object that an agent can give again. One that is damaged in the store is removed and is not there.
+func (w weights) getOrRemove(ctx context.Context, d domain.Digest) ([]byte, error) {
+	b, err := w.blobs.Get(ctx, d)
+	if domain.KindOf(err) == domain.KindIntegrity {
+		if gone := w.blobs.Delete(ctx, d); gone != nil {
+			return nil, gone
+		}
+		err = domain.NotFound("read object", "object "+string(d)+" was damaged in the store and is removed", "")
+	}
+	return b, err
+}
+
 // openDelta opens a delta. A part that is missing or damaged in the store is domain.KindNotFound; a damaged one is
 // deleted first, because the agent's second upload would otherwise find it there and leave it. Nil without an error is
 // an object that is stored well and is not a blob.
 func (w weights) openDelta(ctx context.Context, id domain.Digest) (*deltaReader, error) {
-	get := func(ctx context.Context, d domain.Digest) ([]byte, error) {
-		b, err := w.blobs.Get(ctx, d)
-		if domain.KindOf(err) == domain.KindIntegrity {
-			if gone := w.blobs.Delete(ctx, d); gone != nil {
-				return nil, gone
-			}
-			err = domain.NotFound("read delta", "object "+string(d)+" was damaged in the store and is removed", "")
-		}
-		return b, err
-	}
-	r, err := blob.Open(ctx, id, get)
+	r, err := blob.Open(ctx, id, w.getOrRemove)
 	if domain.KindOf(err) == domain.KindIntegrity {
 		return nil, nil
 	}

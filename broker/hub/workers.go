@@ -7,13 +7,14 @@ import (
 	"tensorturn/domain"
 )
 
-// startWorkers begins the goroutines that read deltas, merge rounds, collect blobs and send replies. All but the last
+// startWorkers begins the goroutines that read deltas, merge rounds, count votes, collect blobs and send replies. All but the last
 // end with ctx; that one ends with the loop.
 func (s *Service) startWorkers(ctx context.Context) {
 	for range inspectWorkers {
 		s.workers.Go(func() { s.inspectAll(ctx) })
 	}
 	s.workers.Go(func() { s.mergeAll(ctx) })
+	s.workers.Go(func() { s.voteAll(ctx) })
 	s.workers.Go(func() { s.collectAll(ctx) })
 	s.workers.Go(s.sendReplies)
 	s.workers.Go(func() { s.keepHeads(ctx) })

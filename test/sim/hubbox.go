@@ -201,6 +201,12 @@ func (h *hubBox) deliver(batch []letter, o hub.Output) {
 		})
 	case hub.MergeJob:
 		h.merge(o)
+	case hub.VoteJob:
+		h.later(h.luck.span(time.Millisecond, 4*w.opt.Timing.Sync), func() {
+			done := hub.Vote(context.Background(), w.blobs, o)
+			w.say("hub", "counted the vote of %d members of %s: %d faults, err %v", len(o.Ballot.Voters), o.Run, len(done.Faults), done.Err)
+			h.later(h.luck.span(0, w.opt.Timing.Sync), func() { h.put(letter{in: done}) })
+		})
 	case hub.Beat, hub.Admit:
 	default:
 		fail("the hub gives %T, which nobody knows", o)
