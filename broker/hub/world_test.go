@@ -51,6 +51,7 @@ type world struct {
 	holdMerges bool                        // of the jobs, merges alone wait
 	finds      map[domain.SlotID]Inspected // what inspections of a slot find instead of nothing wrong
 	merge      func(MergeJob) Merged       // nil merges without trouble
+	vote       func(VoteJob) Counted
 	cmds       int
 	steps      int
 	detail     bool // tell of trained chunks
@@ -91,7 +92,7 @@ func (w *world) step(in ...Input) []Answer {
 			answers[o.Index] = o
 		case Committed:
 			w.events = append(w.events, o.Events...)
-		case InspectJob, MergeJob:
+		case InspectJob, MergeJob, VoteJob:
 			if _, merge := o.(MergeJob); w.hold || merge && w.holdMerges {
 				w.held = append(w.held, o)
 			} else {
@@ -121,6 +122,8 @@ func (w *world) work(o Output) Input {
 			return f
 		}
 		return Inspected{Job: j, Found: run.Inspection{Norm: 1}}
+	case VoteJob:
+		return w.vote(j)
 	case MergeJob:
 		if w.merge != nil {
 			return w.merge(j)
