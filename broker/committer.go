@@ -46,8 +46,14 @@ func (c *Committer) Head() (uint64, domain.Digest) { return c.seq, c.head }
 // with the first bad sequence (event.FirstBad), domain.KindUnavailable when the log cannot be read, and apply's own.
 // The events before a break have been applied. After an error nothing can be committed; Open may be called again.
 func (c *Committer) Open(ctx context.Context, apply func(event.Envelope) error) error {
+	return c.OpenBehind(ctx, 0, "", apply)
+}
+
+// OpenBehind is Open for a reader who holds what the records up to seq gave, and knows that the record there has the
+// digest (Holds): it reads and verifies only those behind it.
+func (c *Committer) OpenBehind(ctx context.Context, seq uint64, digest domain.Digest, apply func(event.Envelope) error) error {
 	c.opened = false
-	v := event.NewVerifier(c.reg)
+	v := event.ResumeVerifier(c.reg, seq, digest)
 	for seq, d := range c.known {
 		v.Expect(seq, d)
 	}
@@ -58,6 +64,20 @@ func (c *Committer) Open(ctx context.Context, apply func(event.Envelope) error) 
 	}
 	c.opened, c.stop = true, nil
 	return nil
+}
+
+// Holds reports whether the log's record at seq has the digest. Errors: domain.KindUnavailable, the log cannot be read.
+func Holds(ctx context.Context, log Log, seq uint64, digest domain.Digest) (bool, error) {
+	for rec, err := range log.Read(ctx, seq) {
+		if domain.KindOf(err) == domain.KindIntegrity {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		return rec.Seq == seq && event.Digest(rec.Data) == digest, nil
+	}
+	return false, nil
 }
 
 // Verify reads the log behind the verifier's head, gives every good event to apply, and returns the last good record.
@@ -74,19 +94,26 @@ func verify(ctx context.Context, log Log, v *event.Verifier, apply func(event.En
 		if err != nil {
 			return err
 		}
-		e, err := v.Next(rec.Seq, rec.Data)
+		e, err := VerifyRecord(v, rec)
 		if err != nil {
 			return err
-		}
-		if rec.Subject != e.Subject() || rec.ID != e.ID {
-			return event.Break(rec.Seq, fmt.Sprintf("the record of %s %s is filed under %s as %s", e.Subject(), e.ID,
-				domain.Clip(rec.Subject, 160), domain.Clip(rec.ID, 80)), nil)
 		}
 		if err := apply(e); err != nil {
 			return err
 		}
 	}
 	return v.Finish()
+}
+
+// VerifyRecord gives the next record to the verifier and compares its subject and id, which no chain covers, with what
+// it says of itself.
+func VerifyRecord(v *event.Verifier, rec Record) (event.Envelope, error) {
+	e, err := v.Next(rec.Seq, rec.Data)
+	if err == nil && (rec.Subject != e.Subject() || rec.ID != e.ID) {
+		err = event.Break(rec.Seq, fmt.Sprintf("the record of %s %s is filed under %s as %s", e.Subject(), e.ID,
+			domain.Clip(rec.Subject, 160), domain.Clip(rec.ID, 80)), nil)
+	}
+	return e, err
 }
 
 // Commit stores the groups in order and returns their events with the places they have. One append holds as many whole

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"tensorturn/domain/event"
+	"tensorturn/domain/freeze"
 )
 
 // View is one fold. Apply must be total: events it does not know change nothing.
@@ -16,6 +17,9 @@ type View interface {
 	// Name names the view in errors and metrics.
 	Name() string
 	Apply(e event.Envelope)
+	// Part names what the view holds, so that it can begin from a snapshot: all variables that Apply reads or writes.
+	// A variable that follows from the others is made again in the part's Restored instead.
+	Part() freeze.Part
 }
 
 // Engine applies each event once, in order, to every view, and remembers how far it is. It is safe for one feeder and
@@ -55,6 +59,35 @@ func (e *Engine) Apply(events ...event.Envelope) error {
 		e.moved = make(chan struct{})
 	}
 	return nil
+}
+
+// Parts names what the views hold, in a fixed order. It is read between two calls of Apply, by their caller.
+func (e *Engine) Parts() []freeze.Part {
+	parts := make([]freeze.Part, 0, len(e.views))
+	for _, v := range e.views {
+		p := v.Part()
+		p.Name = "view " + p.Name
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+// Resume goes on behind position: the parts have been set to what they were there.
+func (e *Engine) Resume(position uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.position = position
+	close(e.moved)
+	e.moved = make(chan struct{})
+}
+
+// Names lists the views.
+func (e *Engine) Names() []string {
+	names := make([]string, 0, len(e.views))
+	for _, v := range e.views {
+		names = append(names, v.Name())
+	}
+	return names
 }
 
 // Position is the sequence of the last event applied.

@@ -59,6 +59,7 @@ func TestViewsFollowTheStates(t *testing.T) {
 		if d := cmp.Diff(s.views.seen(), again.seen()); d != "" {
 			r.Fatalf("views rebuilt from the log differ from the live ones:\n%s", d)
 		}
+		s.fromSnapshot(rapid.IntRange(0, len(s.log)).Draw(r, "snapshot"))
 	})
 	if phases[run.PhaseCompleted] == 0 || phases[run.PhaseCancelled] == 0 || seen.expired == 0 || seen.stolen == 0 || seen.refused == 0 ||
 		seen.revoked == 0 || seen.cut == 0 || seen.failed == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"tensorturn/broker"
 	"tensorturn/domain/event"
+	"tensorturn/domain/freeze"
 	"tensorturn/projections/feed"
 )
 
@@ -69,6 +70,16 @@ func (s *Source) Note(es []event.Envelope) {
 		close(s.moved)
 		s.moved = make(chan struct{})
 	}
+}
+
+// Parts implements hub.Follower: the source holds nothing but its position.
+func (s *Source) Parts() []freeze.Part { return nil }
+
+// Resume implements hub.Follower.
+func (s *Source) Resume(seq uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = seq
 }
 
 func (s *Source) keep(e event.Envelope) {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"time"
 
 	"tensorturn/domain"
@@ -39,6 +40,9 @@ type Config struct {
 	// Known is a position of the log that was kept outside of it, zero for none: Open demands it. A store that was cut
 	// short, or rewritten below it, is damage and not a shorter log.
 	Known Position
+	// Base, if set, gives a fold to begin from instead of the log's first record, nil for none. Core asks at Open and
+	// at each rebuild, and takes it only where the log still has the record it was made at.
+	Base func(context.Context) *Base
 	// Replayed, if set, is given every event of the log by Open, in order and in lists of at most
 	// domain.MaxBatchEvents: projections start from it and go on with Committed.
 	Replayed func([]event.Envelope)

@@ -31,8 +31,8 @@ type fold struct {
 // decided names a contribution about which the word has been spoken. An agent that has not heard it offers again, by
 // then perhaps under a lease that has ended: that is a repetition and not work that came too late.
 type decided struct {
-	epoch  domain.Epoch
-	number int
+	Epoch  domain.Epoch
+	Number int
 }
 
 func newFold() *fold {

@@ -39,7 +39,14 @@ func (k *headKeeper) note(es []event.Envelope) {
 			k.digests = append(k.digests, e.Prev)
 		}
 	}
-	if n := len(k.digests); n > signed {
+	if len(k.digests) > signed {
+		k.sign()
+	}
+}
+
+// sign makes the newest head.
+func (k *headKeeper) sign() {
+	if n := len(k.digests); n > 0 && k.heads != nil {
 		k.newest = k.heads.Sign(uint64(n)*headEvery, k.digests[n-1])
 	}
 }

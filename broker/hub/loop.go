@@ -119,6 +119,7 @@ func (s *Service) step(ts []task) {
 	}
 	s.noteReadOnly()
 	s.noteHead()
+	s.noteSnapshot(began)
 	for _, t := range ts {
 		if t.after != nil {
 			t.after()

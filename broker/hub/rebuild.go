@@ -25,7 +25,13 @@ func (c *Core) Open(ctx context.Context, now time.Time) error {
 
 // rebuild replays the log into a new fold. Events not yet given out go to tell, if set.
 func (c *Core) rebuild(ctx context.Context, tell func([]event.Envelope)) error {
-	f := newFold()
+	f, at, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	if c.fold == nil {
+		c.began = at
+	}
 	var news []event.Envelope
 	flush := func() {
 		if len(news) > 0 && tell != nil {
@@ -37,7 +43,7 @@ func (c *Core) rebuild(ctx context.Context, tell func([]event.Envelope)) error {
 	if k := c.cfg.Known; k.Seq > 0 {
 		cm.Expect(k.Seq, k.Digest)
 	}
-	err := cm.Open(ctx, func(e event.Envelope) error {
+	err = cm.OpenBehind(ctx, at.Seq, at.Digest, func(e event.Envelope) error {
 		f.apply(e)
 		if e.Seq > c.delivered && tell != nil {
 			c.delivered = e.Seq

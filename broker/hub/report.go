@@ -19,7 +19,7 @@ func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 	}
 	l := s.Leases[slot]
 	if l == nil || l.Epoch != r.Epoch {
-		if known := b.c.fold.decided[slot]; r.Offer != nil && (known.epoch != r.Epoch || known.number < r.Number) {
+		if known := b.c.fold.decided[slot]; r.Offer != nil && (known.Epoch != r.Epoch || known.Number < r.Number) {
 			_, err := b.run(s.ID, offerCommand(slot, r.Epoch, r.Number, *r.Offer))
 			b.expected(err)
 		}

@@ -7,18 +7,18 @@ import (
 
 // mergedRound is what one merge left in the store.
 type mergedRound struct {
-	round        int
-	base         domain.Digest // before the merge
-	momentum     domain.Digest // before the merge, empty in the first round
-	nextBase     domain.Digest
-	nextMomentum domain.Digest
-	deltas       []domain.Digest
+	Round        int
+	Base         domain.Digest // before the merge
+	Momentum     domain.Digest // before the merge, empty in the first round
+	NextBase     domain.Digest
+	NextMomentum domain.Digest
+	Deltas       []domain.Digest
 }
 
 func mergedRoundOf(d *run.RoundMerged) mergedRound {
-	m := mergedRound{round: d.Round, base: d.Base, momentum: d.Momentum, nextBase: d.NextBase, nextMomentum: d.NextMomentum}
+	m := mergedRound{Round: d.Round, Base: d.Base, Momentum: d.Momentum, NextBase: d.NextBase, NextMomentum: d.NextMomentum}
 	for _, in := range d.Inputs {
-		m.deltas = append(m.deltas, in.Blob)
+		m.Deltas = append(m.Deltas, in.Blob)
 	}
 	return m
 }
@@ -51,12 +51,12 @@ func (c *Core) References() []domain.Digest {
 		}
 		for i, m := range c.fold.merged[id] {
 			if i == 0 {
-				add(m.base)
+				add(m.Base)
 			}
-			if kept(s, m.round) {
-				add(m.nextBase, m.nextMomentum)
+			if kept(s, m.Round) {
+				add(m.NextBase, m.NextMomentum)
 			}
-			add(m.deltas...)
+			add(m.Deltas...)
 		}
 		if s.Open != nil {
 			add(s.Open.Base)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"tensorturn/broker"
+	"tensorturn/broker/snapshot"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
 )
@@ -58,8 +59,12 @@ type ServiceConfig struct {
 	// called on a goroutine of its own, at most once in keepEvery while the log grows, and at Stop. Nil: it is not kept.
 	KeepHead func(Position) error
 	// Full reports whether the store takes no bytes now; nil for never.
-	Full   func() bool
-	Logger zerolog.Logger
+	Full func() bool
+	// Snapshots keeps frozen state, so that a start reads only what is behind it; nil: each start reads the whole log.
+	// Version is the program's: a snapshot is for the program that wrote it.
+	Snapshots Snapshots
+	Version   string
+	Logger    zerolog.Logger
 }
 
 // Service is the goroutine around Core: it collects inputs, gives time, delivers outputs, runs the workers.
@@ -69,6 +74,10 @@ type Service struct {
 	core *Core // used by the loop alone
 
 	listeners []func([]event.Envelope)
+	followers []Follower
+	whole     bool // a listener needs the log from its beginning
+	snaps     snapshots
+	below     atomic.Uint64 // verified below the snapshot of the start; allVerified when that is done
 	queue     chan task
 	replies   chan reply
 	inspects  chan InspectJob
@@ -125,13 +134,10 @@ func NewService(cfg ServiceConfig) *Service {
 	s.heads = newHeadKeeper(cfg.Heads)
 	w := weights{blobs: cfg.Blobs}
 	s.inspect, s.merge, s.vote = w.inspect, w.merge, w.vote
-	s.OnCommitted(s.learn)
+	s.snaps.write = make(chan snapshot.Snapshot, 1)
+	s.Follow(roster{s})
 	return s
 }
-
-// OnCommitted registers a listener for every event of the log: first all that Start reads, then each durable batch, in
-// order, on one goroutine. It must be called before Start, and the listener must be quick.
-func (s *Service) OnCommitted(f func([]event.Envelope)) { s.listeners = append(s.listeners, f) }
 
 // Start reads the log and begins to serve. A damaged log does not fail it: see ReadOnly.
 func (s *Service) Start(ctx context.Context) error {
@@ -141,10 +147,25 @@ func (s *Service) Start(ctx context.Context) error {
 	domain.Assert(fresh, "a Service is started once")
 	cfg := s.cfg.Core
 	cfg.Replayed = s.tell
+	base, err := s.restore(ctx)
+	if err != nil {
+		return err
+	}
+	if s.cfg.Snapshots != nil && !s.whole {
+		cfg.Base = func(ctx context.Context) *Base {
+			if b := base; b != nil { // used up by Open
+				base = nil
+				return b
+			}
+			return s.base(ctx)
+		}
+	}
 	s.core = New(cfg, s.cfg.Log, s.cfg.Registry)
+	began := s.snaps.last
 	if err := s.core.Open(ctx, time.Now()); err != nil {
 		return err
 	}
+	domain.Assert(s.core.began.Seq == began, "Core begins where its followers do")
 	s.noteReadOnly()
 	s.noteHead()
 	if s.cfg.Admit != nil {
@@ -156,7 +177,7 @@ func (s *Service) Start(ctx context.Context) error {
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
-	s.startWorkers(work)
+	s.startWorkers(work, s.core.began)
 	s.loop.Go(s.run)
 	s.mu.Lock()
 	s.state = stateRunning
@@ -188,5 +209,6 @@ func (s *Service) Stop() {
 	s.workers.Wait()
 	if was == stateRunning {
 		s.saveHead(Position{})
+		s.lastSnapshot()
 	}
 }

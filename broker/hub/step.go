@@ -19,6 +19,7 @@ type Core struct {
 	mem       *liveness
 	now       time.Time // newest time seen; time never goes back
 	readOnly  error     // why no state may change any more, nil when it may
+	began     Position  // of the base that Open began from, zero when it read the whole log
 	delivered uint64    // sequence of the newest event given out by Replayed or Committed
 
 	stale    error     // why the fold is behind the log, nil when it is not

@@ -9,7 +9,7 @@ import (
 
 // startWorkers begins the goroutines that read deltas, merge rounds, count votes, collect blobs and send replies. All but the last
 // end with ctx; that one ends with the loop.
-func (s *Service) startWorkers(ctx context.Context) {
+func (s *Service) startWorkers(ctx context.Context, began Position) {
 	for range inspectWorkers {
 		s.workers.Go(func() { s.inspectAll(ctx) })
 	}
@@ -18,6 +18,12 @@ func (s *Service) startWorkers(ctx context.Context) {
 	s.workers.Go(func() { s.collectAll(ctx) })
 	s.workers.Go(s.sendReplies)
 	s.workers.Go(func() { s.keepHeads(ctx) })
+	s.workers.Go(func() { s.writeSnapshots(ctx) })
+	if began.Seq == 0 {
+		s.below.Store(allVerified)
+		return
+	}
+	s.workers.Go(func() { s.verifyBelow(ctx, began) })
 }
 
 func (s *Service) inspectAll(ctx context.Context) {

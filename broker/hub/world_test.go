@@ -54,8 +54,9 @@ type world struct {
 	vote       func(VoteJob) Counted
 	cmds       int
 	steps      int
-	detail     bool // tell of trained chunks
-	cast       bool // the answers to syncs do not reach the agents
+	detail     bool        // tell of trained chunks
+	frozen     *frozenFold // the state some steps ago
+	cast       bool        // the answers to syncs do not reach the agents
 }
 
 func newWorld(t testing.TB) *world {
@@ -161,12 +162,50 @@ func (w *world) checkFold() {
 	if err := replayed.Open(context.Background(), w.now); err != nil {
 		w.t.Fatal(err)
 	}
-	if reflect.DeepEqual(replayed.fold, w.core.fold) {
-		return // cmp is slow and would say the same
-	}
-	if d := cmp.Diff(replayed.fold, w.core.fold, cmp.AllowUnexported(fold{}, causes{}, mergedRound{}, decided{}), cmpopts.EquateEmpty()); d != "" {
+	if d := foldDiff(replayed.fold, w.core.fold); d != "" {
 		w.t.Fatalf("the fold of the log differs from the live state (-log +live):\n%s", d)
 	}
+	if w.frozen != nil {
+		if d := foldDiff(replayed.fold, w.begun(*w.frozen).fold); d != "" {
+			w.t.Fatalf("the fold of the log differs from a snapshot at %d and its tail (-log +snapshot):\n%s", w.frozen.at.Seq, d)
+		}
+	}
+	at, b, ok, err := w.core.Freeze()
+	w.must(err)
+	if w.frozen = nil; ok {
+		w.frozen = &frozenFold{at, b}
+	}
+}
+
+// frozenFold is what Core.Freeze gave.
+type frozenFold struct {
+	at Position
+	b  []byte
+}
+
+// begun is a core that began from a frozen fold.
+func (w *world) begun(f frozenFold) *Core {
+	w.t.Helper()
+	cfg := w.core.cfg
+	cfg.Base = func(context.Context) *Base {
+		b, err := Thaw(f.at, f.b)
+		w.must(err)
+		return b
+	}
+	c := New(cfg, w.log, w.reg)
+	w.must(c.Open(context.Background(), w.now))
+	if c.ReadOnly() != nil || c.began != f.at {
+		w.t.Fatalf("began at %v, not at %v; read-only: %v", c.began, f.at, c.ReadOnly())
+	}
+	return c
+}
+
+// foldDiff is empty for equal folds. What is nil and what is empty may differ: live facts and decoded ones differ in it.
+func foldDiff(a, b *fold) string {
+	if reflect.DeepEqual(a, b) {
+		return "" // cmp is slow and would say the same
+	}
+	return cmp.Diff(a, b, cmp.AllowUnexported(fold{}, causes{}), cmpopts.EquateEmpty())
 }
 
 func (w *world) do(kind event.Kind, id string, cmd any) error {

@@ -45,4 +45,23 @@ func OpenHead(key ed25519.PublicKey, head []byte) (seq uint64, digest domain.Dig
 	return binary.BigEndian.Uint64(head), domain.Digest(hex.EncodeToString(head[headDigest:headBody])), nil
 }
 
+// snapshotContext begins what is signed of a snapshot.
+const snapshotContext = "tensorturn snapshot 1\n"
+
+// Snapshots signs frozen state with the hub's key, so that no other hub's is read. It is safe for concurrent use.
+type Snapshots struct{ key ed25519.PrivateKey }
+
+// Snapshots signs with this hub's own key.
+func (k *Keys) Snapshots() Snapshots { return Snapshots{k.head} }
+
+// Sign signs a snapshot's header.
+func (s Snapshots) Sign(body []byte) []byte {
+	return ed25519.Sign(s.key, append([]byte(snapshotContext), body...))
+}
+
+// Signed reports whether this hub signed it.
+func (s Snapshots) Signed(body, signature []byte) bool {
+	return ed25519.Verify(s.key.Public().(ed25519.PublicKey), append([]byte(snapshotContext), body...), signature)
+}
+
 func signedBytes(body []byte) []byte { return append([]byte(headContext), body...) }

@@ -24,10 +24,12 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	each(g.Machines, gauge("agents", "Machines by standing.", "state"), send)
 	each(g.Slots, gauge("units", "Slots by what they do: idle, or the unit of their lease.", "state"), send)
 	each(g.Runs, gauge("runs", "Runs by phase.", "phase"), send)
-	send(gauge("log_verified_sequence", "Newest sequence of the log whose chain holds."), float64(g.Log))
+	send(gauge("log_verified_sequence", "Sequence up to which the log was read from its first record since the hub's start, and holds."), float64(g.Verified))
+	send(gauge("log_sequence", "Newest sequence of the log."), float64(g.Log))
 	lag := gauge("view_lag_events", "Events that a view has not seen yet.", "view")
-	send(lag, behind(g.Log, g.Views), "views")
-	send(lag, behind(g.Log, g.Feed), "feed")
+	for _, name := range slices.Sorted(maps.Keys(g.Seen)) {
+		send(lag, behind(g.Log, g.Seen[name]), name)
+	}
 	send(gauge("store_free_bytes", "Free bytes on the disk of the store."), float64(g.StoreFree))
 	each(g.StoreUsed, gauge("store_used_bytes", "Bytes of the streams that have a limit.", "stream"), send)
 	each(g.StoreLimit, gauge("store_limit_bytes", "Limits of those streams.", "stream"), send)

@@ -16,6 +16,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/freeze"
 	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
 )
@@ -25,9 +26,9 @@ type Gauges struct {
 	Machines  map[machine.Standing]int
 	Slots     map[string]int    // by what they do: idle, or the unit of their lease
 	Runs      map[run.Phase]int // all there ever were
-	Log       uint64            // newest sequence of the log, verified
-	Views     uint64            // sequence the views have seen
-	Feed      uint64            // sequence up to which events are published
+	Log       uint64            // newest sequence of the log
+	Verified  uint64            // sequence up to which the whole chain was read and holds
+	Seen      map[string]uint64 // by view, and "feed": the sequence it has seen
 	Observers int               // live ones
 
 	State                 string // of the hub, as /healthz says it
@@ -53,14 +54,14 @@ type Metrics struct {
 }
 
 type roundKey struct {
-	run   string
-	round int
+	Run   string
+	Round int
 }
 
 // lease is a unit under way.
 type lease struct {
-	unit  run.Unit
-	since time.Time
+	Unit  run.Unit
+	Since time.Time
 }
 
 // maxOpen bounds what is remembered of rounds and leases under way; beyond it durations are not measured.
@@ -116,6 +117,14 @@ func (m *Metrics) Inferred(model domain.ModelID, code int, took time.Duration) {
 	m.inferred.Observe(took.Seconds())
 }
 
+// Parts implements hub.Follower: what is under way.
+func (m *Metrics) Parts() []freeze.Part {
+	return []freeze.Part{{Name: "metrics", Values: []any{&m.opened, &m.leased}}}
+}
+
+// Resume implements hub.Follower.
+func (m *Metrics) Resume(uint64) {}
+
 // Note takes events in order, as a listener of the hub's Service. Those of the log's past only tell what is under way.
 func (m *Metrics) Note(es []event.Envelope) {
 	m.mu.Lock()
@@ -168,7 +177,7 @@ func (m *Metrics) follow(e event.Envelope) {
 		m.ended(d.Slot, e.Time)
 	case *run.Failed, *run.Cancelled, *run.Completed:
 		for k := range m.opened {
-			if k.run == e.Agg {
+			if k.Run == e.Agg {
 				delete(m.opened, k)
 			}
 		}
@@ -177,7 +186,7 @@ func (m *Metrics) follow(e event.Envelope) {
 
 func (m *Metrics) ended(slot domain.SlotID, at time.Time) {
 	if l, ok := m.leased[slot]; ok && m.live {
-		m.units.WithLabelValues(string(l.unit)).Observe(at.Sub(l.since).Seconds())
+		m.units.WithLabelValues(string(l.Unit)).Observe(at.Sub(l.Since).Seconds())
 	}
 	delete(m.leased, slot)
 }

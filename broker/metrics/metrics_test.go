@@ -28,7 +28,7 @@ func scrape(t *testing.T, m *metrics.Metrics) string {
 func example() *metrics.Metrics {
 	return metrics.New("v1", func() metrics.Gauges {
 		return metrics.Gauges{Machines: map[machine.Standing]int{machine.Online: 2, machine.Lost: 1}, Slots: map[string]int{"idle": 1, "train": 2},
-			Runs: map[run.Phase]int{run.PhaseCompleted: 3}, State: "ready", StoreFree: 7, StoreUsed: map[string]int64{"EVENTS": 3}, StoreLimit: map[string]int64{"EVENTS": 5}, Log: 12, Views: 12, Feed: 10, Observers: 1}
+			Runs: map[run.Phase]int{run.PhaseCompleted: 3}, State: "ready", StoreFree: 7, StoreUsed: map[string]int64{"EVENTS": 3}, StoreLimit: map[string]int64{"EVENTS": 5}, Log: 12, Verified: 11, Seen: map[string]uint64{"runs": 12, "feed": 10}, Observers: 1}
 	})
 }
 
@@ -60,8 +60,8 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 		`tensorturn_auth_failures_total{reason="unknown"} 1`, `tensorturn_infer_requests_total{code="200",model="digits"} 1`,
 		`tensorturn_infer_requests_total{code="429",model="digits"} 1`, `tensorturn_infer_duration_seconds_count 2`,
 		`tensorturn_unit_duration_seconds_sum{unit="train"} 5`, `tensorturn_agents{state="online"} 2`, `tensorturn_units{state="idle"} 1`,
-		`tensorturn_runs{phase="completed"} 3`, `tensorturn_log_verified_sequence 12`, `tensorturn_view_lag_events{view="feed"} 2`,
-		`tensorturn_view_lag_events{view="views"} 0`, `tensorturn_build_info{version="v1"} 1`, `tensorturn_observers 1`,
+		`tensorturn_runs{phase="completed"} 3`, `tensorturn_log_verified_sequence 11`, `tensorturn_log_sequence 12`, `tensorturn_view_lag_events{view="feed"} 2`,
+		`tensorturn_view_lag_events{view="runs"} 0`, `tensorturn_build_info{version="v1"} 1`, `tensorturn_observers 1`,
 		`tensorturn_hub_state{state="ready"} 1`, `tensorturn_store_free_bytes 7`, `tensorturn_store_used_bytes{stream="EVENTS"} 3`, `tensorturn_store_limit_bytes{stream="EVENTS"} 5`,
 	} {
 		if !strings.Contains(got, want+"\n") {

@@ -33,8 +33,8 @@ func (h *hubProcess) openFeed() {
 	h.hooks = webhook.New(webhook.Config{Dir: filepath.Join(h.opts.dir, "webhooks"), Source: h.source, Private: h.opts.privateWebhooks,
 		Version: version, Now: time.Now, Logger: h.opts.logger})
 	h.metrics = metrics.New(version, h.gauges)
-	h.service.OnCommitted(h.source.Note)
-	h.service.OnCommitted(h.metrics.Note)
+	h.service.Follow(h.source)
+	h.service.Follow(h.metrics)
 	h.later(func() error { h.publisher.Stop(); return nil }) // after the service, so that its last events are published
 	h.later(func() error { h.hooks.Stop(); return nil })
 }

@@ -10,15 +10,18 @@ import (
 
 // gauges reads for one scrape what the views know.
 func (h *hubProcess) gauges() metrics.Gauges {
-	g := metrics.Gauges{Machines: map[machine.Standing]int{}, Slots: map[string]int{}, Runs: map[run.Phase]int{}, Log: h.source.Position()}
-	g.Feed, _ = h.publisher.Status()
+	g := metrics.Gauges{Machines: map[machine.Standing]int{}, Slots: map[string]int{}, Runs: map[run.Phase]int{}, Log: h.source.Position(),
+		Verified: h.service.Verified(), Seen: map[string]uint64{}}
+	g.Seen["feed"], _ = h.publisher.Status()
 	room := h.health.Room()
 	g.State, g.StoreFree, g.StoreUsed, g.StoreLimit = string(room.State), room.Free, map[string]int64{}, map[string]int64{}
 	for _, s := range room.Shares {
 		g.StoreUsed[s.Stream], g.StoreLimit[s.Stream] = s.Bytes, s.Limit
 	}
 	h.views.Engine.Read(func(position uint64) {
-		g.Views = position
+		for _, name := range h.views.Engine.Names() {
+			g.Seen[name] = position
+		}
 		for _, m := range h.views.Fleet.List() {
 			g.Machines[m.Standing]++
 			if m.Standing == machine.Revoked {

@@ -25,6 +25,7 @@ import (
 	"tensorturn/broker/identity"
 	"tensorturn/broker/jetstream"
 	"tensorturn/broker/metrics"
+	"tensorturn/broker/snapshot"
 	"tensorturn/broker/webhook"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
@@ -62,6 +63,7 @@ type hubProcess struct {
 	metrics   *metrics.Metrics
 	health    *health.Monitor
 	door      *gateway.Door
+	snapshots *snapshot.Store
 	stops     []func() error
 }
 
@@ -100,7 +102,7 @@ func startHub(ctx context.Context, o hubOptions) (h *hubProcess, err error) {
 		return h, err
 	}
 	h.openDoor(l)
-	for _, step := range []func(context.Context) error{h.startBroker, h.startService, h.startFeed} {
+	for _, step := range []func(context.Context) error{h.openSnapshots, h.startBroker, h.startService, h.startFeed} {
 		if err := step(ctx); err != nil {
 			return h, err
 		}
@@ -213,6 +215,7 @@ func (h *hubProcess) startService(ctx context.Context) error {
 		KeepHead: h.keepHead,
 		Log:      h.store.Log, Registry: registry(), Blobs: h.store.Blobs, Beats: h.store.Heartbeats,
 		Link: hub.NewNATSLink(nc), Renew: h.renew, Admit: h.admit, CutOff: h.cutOff, Heads: h.keys.Heads(),
+		Snapshots: h.snapshots, Version: programID(),
 		Full: h.health.Full, Logger: h.opts.logger,
 	})
 	h.openFeed()
@@ -236,11 +239,7 @@ func (h *hubProcess) frontConfig() gateway.Config {
 		binary = os.Args[0]
 	}
 	h.views = gateway.NewViews()
-	h.service.OnCommitted(func(es []event.Envelope) {
-		if err := h.views.Engine.Apply(es...); err != nil {
-			h.fail(err)
-		}
-	})
+	h.service.Follow(viewFollower{h})
 	return gateway.Config{
 		Hub: h.service, Views: h.views, Log: h.store.Log, Blobs: h.store.Blobs, Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
 		Events: h.source, Observers: h, Webhooks: h.hooks, Metrics: h.metrics.Handler(), Counts: h.metrics, Health: h.health, Door: h.door,

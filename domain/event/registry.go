@@ -86,6 +86,17 @@ func (r *Registry) Names() []string {
 	return names
 }
 
+// Types lists the Go type of every version of every event, by name and version: what a schema fingerprint covers.
+func (r *Registry) Types() []reflect.Type {
+	var out []reflect.Type
+	for _, n := range r.Names() {
+		for _, v := range r.facts[n].versions {
+			out = append(out, v.typ)
+		}
+	}
+	return out
+}
+
 // lift brings decoded data of version v to the newest version, one step for each version between: a chain that is
 // counted, so that no upcaster can make it endless.
 func (r *Registry) lift(name string, v int, d Data) (Data, int) {

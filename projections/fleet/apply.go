@@ -11,10 +11,10 @@ import (
 
 // row is one machine: the aggregate's own fold, so that people see what the hub decides by, and what only they ask for.
 type row struct {
-	state    *machine.State
-	since    time.Time // of the present standing
-	restarts int
-	slots    []Slot
+	State    *machine.State
+	Since    time.Time // of the present standing
+	Restarts int
+	Slots    []Slot
 }
 
 func (v *View) applyMachine(e event.Envelope) {
@@ -27,29 +27,29 @@ func (v *View) applyMachine(e event.Envelope) {
 	}
 	before := machine.Standing("")
 	if ok {
-		before = r.state.Standing
+		before = r.State.Standing
 	}
-	r.state = machine.Evolve(r.state, e)
-	if r.state.Standing != before {
-		r.since = e.Time
+	r.State = machine.Evolve(r.State, e)
+	if r.State.Standing != before {
+		r.Since = e.Time
 	}
 	switch d := e.Data.(type) {
 	case *machine.BecameEnrolled:
 		v.byNKey[d.NKey] = id
 	case *machine.BecameOnline:
 		if d.Restarted {
-			r.restarts++
+			r.Restarts++
 		}
 	}
-	r.resize(r.state.Slots)
+	r.resize(r.State.Slots)
 }
 
 // resize gives the machine n slots and keeps what the remaining ones hold.
 func (r *row) resize(n int) {
-	for i := len(r.slots); i < n; i++ {
-		r.slots = append(r.slots, Slot{Slot: domain.Slot(r.state.ID, i)})
+	for i := len(r.Slots); i < n; i++ {
+		r.Slots = append(r.Slots, Slot{Slot: domain.Slot(r.State.ID, i)})
 	}
-	r.slots = r.slots[:n]
+	r.Slots = r.Slots[:n]
 }
 
 // applyRun follows leases. Those of an init unit and of an evaluation end with a release of their own.
@@ -74,8 +74,8 @@ func (v *View) applyRun(e event.Envelope) {
 // slot finds a slot, nil when the machine does not have it.
 func (v *View) slot(id domain.SlotID) *Slot {
 	r, ok := v.byID[id.Machine()]
-	if i := id.Index(); ok && i >= 0 && i < len(r.slots) {
-		return &r.slots[i]
+	if i := id.Index(); ok && i >= 0 && i < len(r.Slots) {
+		return &r.Slots[i]
 	}
 	return nil
 }

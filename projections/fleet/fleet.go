@@ -8,6 +8,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/freeze"
 	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
 )
@@ -52,6 +53,11 @@ func New() *View {
 // Name names the view.
 func (v *View) Name() string { return "fleet" }
 
+// Part names what the view holds, for snapshots.
+func (v *View) Part() freeze.Part {
+	return freeze.Part{Name: v.Name(), Values: []any{&v.byID, &v.order, &v.byNKey, &v.tokens.byID, &v.tokens.order}}
+}
+
 // List copies all machines, oldest first.
 func (v *View) List() []Machine {
 	out := make([]Machine, 0, len(v.order))
@@ -68,7 +74,7 @@ func (v *View) Find(idOrName string) (Machine, bool) {
 	}
 	var found *row
 	for _, id := range v.order {
-		if r := v.byID[id]; r.state.Name == idOrName && r.state.Standing != machine.Revoked {
+		if r := v.byID[id]; r.State.Name == idOrName && r.State.Standing != machine.Revoked {
 			if found != nil {
 				return Machine{}, false
 			}
@@ -103,7 +109,7 @@ func (v *View) Candidates(key string) []domain.MachineID {
 	}
 	var named, begun []domain.MachineID
 	for _, id := range v.order {
-		s := v.byID[id].state
+		s := v.byID[id].State
 		if s.Standing == machine.Revoked {
 			continue
 		}
@@ -126,15 +132,15 @@ func (v *View) ByNKey(nkey string) (domain.MachineID, machine.Standing) {
 	if !ok {
 		return "", ""
 	}
-	return r.state.ID, r.state.Standing
+	return r.State.ID, r.State.Standing
 }
 
 // machine makes the row's picture; it shares nothing with the row.
 func (r *row) machine() Machine {
-	s := r.state
+	s := r.State
 	return Machine{
 		ID: s.ID, Name: s.Name, Standing: s.Standing, Draining: s.Draining && s.Standing != machine.Drained, Quarantined: s.Quarantined,
-		Slots: slices.Clone(r.slots), Enrolled: s.EnrolledAt, Since: r.since, Restarts: r.restarts, NKey: s.NKey, Account: s.Account,
+		Slots: slices.Clone(r.Slots), Enrolled: s.EnrolledAt, Since: r.Since, Restarts: r.Restarts, NKey: s.NKey, Account: s.Account,
 	}
 }
 

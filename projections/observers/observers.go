@@ -8,6 +8,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/freeze"
 	"tensorturn/domain/pool"
 )
 
@@ -39,6 +40,9 @@ func New() *View { return &View{} }
 
 // Name names the view.
 func (v *View) Name() string { return "observers" }
+
+// Part names what the view holds, for snapshots.
+func (v *View) Part() freeze.Part { return freeze.Part{Name: v.Name(), Values: []any{&v.list}} }
 
 // List copies the observers, oldest first.
 func (v *View) List() []Observer { return append([]Observer{}, v.list...) }

@@ -8,6 +8,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/freeze"
 	"tensorturn/domain/run"
 )
 
@@ -103,6 +104,21 @@ func New() *View {
 
 // Name names the view.
 func (v *View) Name() string { return "runs" }
+
+// Part names what the view holds, for snapshots. The rows by slot are the same rows as in the runs.
+func (v *View) Part() freeze.Part {
+	return freeze.Part{Name: v.Name(), Values: []any{&v.byID, &v.order}, Restored: v.index}
+}
+
+func (v *View) index() {
+	v.slots = make(map[domain.RunID]map[domain.SlotID]*Slot, len(v.byID))
+	for id, r := range v.byID {
+		v.slots[id] = make(map[domain.SlotID]*Slot, len(r.Slots))
+		for _, s := range r.Slots {
+			v.slots[id][s.Slot] = s
+		}
+	}
+}
 
 // List returns copies of all runs, oldest first.
 func (v *View) List() []Run {

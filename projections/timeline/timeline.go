@@ -7,6 +7,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/freeze"
 )
 
 // MaxLines bounds what is kept for each aggregate kind and id.
@@ -33,6 +34,9 @@ func New() *View { return &View{lines: map[domain.RunID][]Line{}} }
 
 // Name names the view.
 func (v *View) Name() string { return "timeline" }
+
+// Part names what the view holds, for snapshots.
+func (v *View) Part() freeze.Part { return freeze.Part{Name: v.Name(), Values: []any{&v.lines}} }
 
 // LineOf renders an event.
 func LineOf(e event.Envelope) Line {
