@@ -75,3 +75,7 @@ func (c *Core) begin(ctx context.Context) (*fold, Position, error) {
 	c.delivered = max(c.delivered, b.At.Seq)
 	return b.fold, b.At, nil
 }
+
+// Part names what Core folds, with nothing in it: for the fingerprint, and for tests that hold every state against what
+// can be frozen.
+func Part() freeze.Part { return newFold().part() }

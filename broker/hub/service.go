@@ -153,9 +153,8 @@ func (s *Service) Start(ctx context.Context) error {
 	}
 	if s.cfg.Snapshots != nil && !s.whole {
 		cfg.Base = func(ctx context.Context) *Base {
-			if b := base; b != nil { // used up by Open
-				base = nil
-				return b
+			if s.core.fold == nil { // Open: where the followers stand
+				return base
 			}
 			return s.base(ctx)
 		}

@@ -18,6 +18,7 @@ import (
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/freeze"
 	"tensorturn/domain/machine"
 	"tensorturn/domain/pool"
 	"tensorturn/domain/run"
@@ -76,9 +77,11 @@ type rig struct {
 	beats  *memory.Heartbeats
 	events []event.Envelope // as a listener saw them; read after Stop or within Read
 	cmds   int
-	mu     sync.Mutex
-	cut    []domain.MachineID
-	admits []domain.MachineID
+
+	resumed uint64 // where the snapshot stands that the Service started from
+	mu      sync.Mutex
+	cut     []domain.MachineID
+	admits  []domain.MachineID
 }
 
 func newRig(t testing.TB, change func(*ServiceConfig)) *rig {
@@ -103,8 +106,17 @@ func (r *rig) build(change func(*ServiceConfig)) {
 		return Inspected{Job: j, Found: run.Inspection{Norm: 1}}
 	}
 	r.s.merge = func(_ context.Context, j MergeJob) Merged { return goodMerge(j) }
-	r.s.OnCommitted(func(es []event.Envelope) { r.events = append(r.events, es...) })
+	r.s.Follow(follower{r})
 }
+
+// follower keeps the events of a rig; those before a snapshot it does not see.
+type follower struct{ r *rig }
+
+func (f follower) Note(es []event.Envelope) { f.r.events = append(f.r.events, es...) }
+func (f follower) Parts() []freeze.Part {
+	return []freeze.Part{{Name: "rig", Values: []any{&f.r.cmds}}}
+}
+func (f follower) Resume(seq uint64) { f.r.resumed = seq }
 
 func (r *rig) start() {
 	r.t.Helper()

@@ -115,7 +115,7 @@ type Key struct {
 	Hash    domain.Digest
 	Expires time.Time
 	Revoked bool
-	seq     uint64 // of its creation: the oldest dead one is forgotten first
+	Seq     uint64 // of its creation: the oldest dead one is forgotten first
 }
 
 // Live reports whether the key lets its bearer in at the time now.
@@ -209,7 +209,7 @@ func decideRevokeKey(s *State, c RevokeKey) ([]event.Data, error) {
 }
 
 func (s *State) addKey(e event.Envelope, d *KeyCreated) {
-	s.Keys[d.Key] = Key{ID: d.Key, Hash: d.Hash, Expires: time.UnixMicro(d.Expires).UTC(), seq: e.Seq}
+	s.Keys[d.Key] = Key{ID: d.Key, Hash: d.Hash, Expires: time.UnixMicro(d.Expires).UTC(), Seq: e.Seq}
 	s.forgetKeys(e.Time)
 }
 
@@ -230,7 +230,7 @@ func (s *State) forgetKeys(now time.Time) {
 	if len(dead) <= maxDead {
 		return
 	}
-	slices.SortFunc(dead, func(a, b Key) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(dead, func(a, b Key) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, k := range dead[:len(dead)-maxDead] {
 		delete(s.Keys, k.ID)
 	}

@@ -81,7 +81,7 @@ type Observer struct {
 	Account string
 	Expires time.Time
 	Revoked bool
-	seq     uint64 // of its creation: the oldest dead one is forgotten first
+	Seq     uint64 // of its creation: the oldest dead one is forgotten first
 }
 
 func decideCreateObserver(s *State, c CreateObserver) ([]event.Data, error) {
@@ -142,7 +142,7 @@ func decideRevokeObserver(s *State, c RevokeObserver) ([]event.Data, error) {
 }
 
 func (s *State) addObserver(e event.Envelope, d *ObserverCreated) {
-	s.Observers[d.Observer] = Observer{ID: d.Observer, Account: d.Account, Expires: time.UnixMicro(d.Expires).UTC(), seq: e.Seq}
+	s.Observers[d.Observer] = Observer{ID: d.Observer, Account: d.Account, Expires: time.UnixMicro(d.Expires).UTC(), Seq: e.Seq}
 	s.forgetObservers(e.Time)
 }
 
@@ -163,7 +163,7 @@ func (s *State) forgetObservers(now time.Time) {
 	if len(dead) <= maxDead {
 		return
 	}
-	slices.SortFunc(dead, func(a, b Observer) int { return int(int64(a.seq) - int64(b.seq)) })
+	slices.SortFunc(dead, func(a, b Observer) int { return int(int64(a.Seq) - int64(b.Seq)) })
 	for _, o := range dead[:len(dead)-maxDead] {
 		delete(s.Observers, o.ID)
 	}

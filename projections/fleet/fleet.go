@@ -91,7 +91,7 @@ func (v *View) Find(idOrName string) (Machine, bool) {
 func (v *View) Revoked(name string) []domain.MachineID {
 	var ids []domain.MachineID
 	for _, id := range v.order {
-		if s := v.byID[id].state; s.Standing == machine.Revoked && s.Name == name {
+		if s := v.byID[id].State; s.Standing == machine.Revoked && s.Name == name {
 			ids = append(ids, id)
 		}
 	}
