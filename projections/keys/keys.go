@@ -9,6 +9,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/freeze"
 	"tensorturn/domain/pool"
 )
 
@@ -29,7 +30,7 @@ type Key struct {
 	Expires time.Time      `json:"expires"`
 	Revoked bool           `json:"revoked"`
 
-	hash domain.Digest
+	Hash domain.Digest `json:"-"` // of the secret, never shown
 }
 
 // Live reports whether the key lets its bearer in at the time now.
@@ -50,6 +51,18 @@ func New() *View {
 // Name names the view.
 func (v *View) Name() string { return "keys" }
 
+// Part names what the view holds, for snapshots. Both maps follow from the list.
+func (v *View) Part() freeze.Part {
+	return freeze.Part{Name: v.Name(), Values: []any{&v.list}, Restored: v.index}
+}
+
+func (v *View) index() {
+	v.byHash, v.byID = make(map[domain.Digest]*Key, len(v.list)), make(map[domain.KeyID]*Key, len(v.list))
+	for _, k := range v.list {
+		v.byHash[k.Hash], v.byID[k.ID] = k, k
+	}
+}
+
 // List copies the keys, oldest first.
 func (v *View) List() []Key {
 	out := make([]Key, 0, len(v.list))
@@ -63,7 +76,7 @@ func (v *View) List() []Key {
 // which he cannot steer; the comparison that decides takes the same time whatever it finds.
 func (v *View) Find(hash domain.Digest) (Key, bool) {
 	k, ok := v.byHash[hash]
-	if !ok || subtle.ConstantTimeCompare([]byte(k.hash), []byte(hash)) != 1 {
+	if !ok || subtle.ConstantTimeCompare([]byte(k.Hash), []byte(hash)) != 1 {
 		return Key{}, false
 	}
 	return *k, true
@@ -83,9 +96,9 @@ func (v *View) Apply(e event.Envelope) {
 	switch d := e.Data.(type) {
 	case *pool.KeyCreated:
 		k := &Key{ID: d.Key, Tail: d.Tail, Name: d.Name, Role: d.Role, Model: d.Model, Run: d.Run, Rate: d.Rate, Per: d.Per,
-			Created: e.Time, Expires: time.UnixMicro(d.Expires).UTC(), hash: d.Hash}
+			Created: e.Time, Expires: time.UnixMicro(d.Expires).UTC(), Hash: d.Hash}
 		v.list = append(v.list, k)
-		v.byHash[k.hash], v.byID[k.ID] = k, k
+		v.byHash[k.Hash], v.byID[k.ID] = k, k
 		v.bound(e.Time)
 	case *pool.KeyRevoked:
 		if k, ok := v.byID[d.Key]; ok {
@@ -106,7 +119,7 @@ func (v *View) bound(now time.Time) {
 		drop := dead > maxDead && !k.Live(now)
 		if drop {
 			dead--
-			delete(v.byHash, k.hash)
+			delete(v.byHash, k.Hash)
 			delete(v.byID, k.ID)
 		}
 		return drop

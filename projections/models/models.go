@@ -8,6 +8,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/freeze"
 	"tensorturn/domain/pool"
 )
 
@@ -52,6 +53,9 @@ func New() *View { return &View{} }
 
 // Name names the view.
 func (v *View) Name() string { return "models" }
+
+// Part names what the view holds, for snapshots.
+func (v *View) Part() freeze.Part { return freeze.Part{Name: v.Name(), Values: []any{&v.list}} }
 
 // List copies the models, by name.
 func (v *View) List() []Model {
