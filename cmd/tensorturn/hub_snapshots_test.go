@@ -9,8 +9,8 @@ import (
 	"tensorturn/domain/freeze"
 )
 
-// TestSchemaOfSnapshots: every state that a hub folds can be frozen. A type that cannot has an unexported field, an
-// interface or the like (domain/freeze says which): export the field, or make it again in the part's Restored.
+// TestSchemaOfSnapshots: every state that a hub folds can be frozen. A type that cannot has an
+// interface, a function or the like (domain/freeze says which): make it again in the part's Restored.
 func TestSchemaOfSnapshots(t *testing.T) {
 	parts := append([]freeze.Part{hub.Part()}, gateway.NewViews().Engine.Parts()...)
 	parts = append(parts, metrics.New("v", nil).Parts()...)

@@ -20,8 +20,8 @@ import (
 )
 
 // Part is one piece of state under a name of its own: pointers to the variables that hold it, in a fixed order. The
-// variables' types must be free of unexported fields, interfaces, functions and channels, and hold each value once: two
-// pointers to one value would be thawed as two values.
+// variables' types must be free of interfaces, functions and channels, and hold each value once: two pointers to one value
+// would be thawed as two values.
 type Part struct {
 	Name   string
 	Values []any

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"time"
+	"unsafe"
 
 	"tensorturn/domain"
 )
@@ -152,33 +153,45 @@ func (ps plans) fillStruct(p *plan, t reflect.Type) error {
 		return nil
 	}
 	var fields []*plan
-	least := 0
+	least, hidden := 0, false
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if !f.IsExported() {
-			return refuse(t, "has the unexported field "+f.Name)
-		}
 		fp, err := ps.of(f.Type)
 		if err != nil {
 			return err
 		}
-		fields, least = append(fields, fp), least+fp.least
+		fields, least, hidden = append(fields, fp), least+fp.least, hidden || !f.IsExported()
 	}
 	p.least = least
 	p.write = func(w *writer, v reflect.Value) {
+		if hidden && !v.CanAddr() { // a map's value: what is hidden is reached by its address
+			c := reflect.New(t).Elem()
+			c.Set(v)
+			v = c
+		}
 		for i, f := range fields {
-			f.write(w, v.Field(i))
+			f.write(w, field(v, i))
 		}
 	}
 	p.read = func(r *reader, v reflect.Value) error {
 		for i, f := range fields {
-			if err := f.read(r, v.Field(i)); err != nil {
+			if err := f.read(r, field(v, i)); err != nil {
 				return fmt.Errorf("%s.%s: %w", t.Name(), t.Field(i).Name, err)
 			}
 		}
 		return nil
 	}
 	return nil
+}
+
+// field is a struct's field, an unexported one too: states keep their fields to themselves, and this package is the one
+// that looks into all of them.
+func field(v reflect.Value, i int) reflect.Value {
+	f := v.Field(i)
+	if f.CanInterface() {
+		return f
+	}
+	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
 }
 
 func bit(b bool) byte {

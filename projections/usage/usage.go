@@ -17,6 +17,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/freeze"
 	"tensorturn/domain/pool"
 	"tensorturn/domain/run"
 )
@@ -79,6 +80,11 @@ func New() *View {
 
 // Name names the view.
 func (v *View) Name() string { return "usage" }
+
+// Part names what the view holds, for snapshots.
+func (v *View) Part() freeze.Part {
+	return freeze.Part{Name: v.Name(), Values: []any{&v.cells, &v.leases, &v.work, &v.newest}}
+}
 
 // Apply folds one event.
 func (v *View) Apply(e event.Envelope) {
