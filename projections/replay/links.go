@@ -31,6 +31,11 @@ func (l *Log) contradiction(e event.Envelope) string {
 		}
 	case *run.RoundMerged:
 		return mergeContradiction(l.state, d)
+	case *run.Voted:
+		if l.state.Ensemble == nil {
+			return "a run without members votes"
+		}
+		return voteContradiction(l.state, d)
 	case *run.Completed:
 		if d.Model != l.state.Base || d.Samples != l.state.Counted {
 			return fmt.Sprintf("the run completes with model %s and %d samples, the last round left %s and %d",

@@ -1,5 +1,5 @@
 // Package replay reads a whole log again and checks a run against it: the hash chain record by record, the ledger by
-// folding, and every merge by computing it once more from the stored deltas. It trusts nothing but the bytes it is
+// folding, every merge by computing it once more from the stored deltas, and an ensemble's vote from the stored outputs. It trusts nothing but the bytes it is
 // given; the hub has no part in it. It never reads a network or a disk itself: records are fed, blobs come by a callback.
 // The command line calls it, on the machine of whoever wants to know.
 package replay
@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"tensorturn/domain"
+	"tensorturn/domain/ballot"
 	"tensorturn/domain/blob"
 	"tensorturn/domain/event"
 	"tensorturn/domain/run"
@@ -19,7 +20,7 @@ import (
 type checks struct {
 	chain bool // each record follows the one before it
 	links bool // facts follow from the facts before them
-	bits  bool // a merge gives what the log says
+	bits  bool // a merge or a vote gives what the log says
 }
 
 var allChecks = checks{chain: true, links: true, bits: true}
@@ -32,6 +33,7 @@ type Log struct {
 	id       domain.RunID
 	state    *run.State
 	rounds   []round
+	vote     *ballotBox // nil before the vote
 	story    []timeline.Line
 	broken   error // the first failure; it stays
 	marks    []uint64
@@ -75,6 +77,9 @@ func (l *Log) add(seq uint64, data []byte) (err error) {
 			err = event.Break(seq, "the fact cannot follow those before it", fmt.Errorf("%v", p))
 		}
 	}()
+	if d, ok := e.Data.(*run.Voted); ok && l.state != nil && l.state.Ensemble != nil {
+		l.vote = &ballotBox{fact: *d, ballot: ballot.Of(l.state), seq: seq}
+	}
 	l.state = run.Evolve(l.state, e)
 	if d, ok := e.Data.(*run.RoundMerged); ok {
 		l.rounds = append(l.rounds, round{fact: *d, seq: seq})
@@ -111,10 +116,11 @@ type Report struct {
 	Recomputed int           `json:"rounds_recomputed"` // bit for bit
 	HashOnly   []int         `json:"rounds_hash_only"`  // a blob is gone by the keep policy: proven by digests alone
 	Model      domain.Digest `json:"model"`
-	Verdict    string        `json:"replay"` // "bit-exact", or "partial" when some rounds are proven by digests alone
+	Vote       *Vote         `json:"vote,omitempty"` // of an ensemble
+	Verdict    string        `json:"replay"`         // "bit-exact", or "partial" when some rounds are proven by digests alone
 }
 
-// Verify audits the ledger, recomputes every merge of the run, and reads data set, model and momentum through. get reads
+// Verify audits the ledger, recomputes every merge and the vote of the run, and reads data set, model and momentum through. get reads
 // stored objects; keep holds the newest recomputed weights, so that a base that the keep policy dropped is made again
 // from its predecessor. told is called after each round.
 func (l *Log) Verify(ctx context.Context, get blob.Get, keep Scratch, told func(done, all int)) (Report, error) {
@@ -153,5 +159,12 @@ func (l *Log) Verify(ctx context.Context, get blob.Get, keep Scratch, told func(
 	if err := readThrough(ctx, "model", l.state.Base, get); err != nil {
 		return r, err
 	}
-	return r, readThrough(ctx, "momentum", l.state.Momentum, get)
+	if err := readThrough(ctx, "momentum", l.state.Momentum, get); err != nil {
+		return r, err
+	}
+	var err error
+	if r.Vote, err = l.verifyVote(ctx, get); err != nil && l.vote != nil {
+		err = fmt.Errorf("vote of run %s (record %d): %w", l.id, l.vote.seq, err)
+	}
+	return r, err
 }
