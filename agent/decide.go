@@ -20,7 +20,11 @@ func (c *Core) next(now time.Duration, s *slot) Effect {
 	l.retryAt = 0
 	if !l.prepared {
 		s.trainerOpen = true
-		return l.begin(opPrepare, now, Prepare{Slot: s.index, Epoch: l.epoch, Run: l.run, Unit: l.unit, Round: l.round, Job: l.job, Base: l.want.base})
+		if l.member != nil {
+			l.member.begin(l.want)
+		}
+		return l.begin(opPrepare, now, Prepare{Slot: s.index, Epoch: l.epoch, Run: l.run, Unit: l.unit, Round: l.round, Job: l.job, Base: l.want.base,
+			Member: l.memberNumber(), Trained: l.want.trained})
 	}
 	switch l.unit {
 	case run.UnitInit:
@@ -31,6 +35,8 @@ func (c *Core) next(now time.Duration, s *slot) Effect {
 		}
 	case run.UnitTrain:
 		return c.train(now, s, l)
+	case run.UnitMember:
+		return c.member(now, s, l)
 	}
 	return nil
 }

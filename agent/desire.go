@@ -5,6 +5,7 @@ import (
 
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
+	"tensorturn/domain/run"
 )
 
 // replied takes the hub's answer to the newest sync in. Any other answer is stale: a newer question is on its way.
@@ -53,6 +54,9 @@ func (c *Core) desire(now time.Duration, out []Effect, s *slot, d wire.SlotDesir
 	case d.Epoch > s.newest && d.Job != nil:
 		s.newest, d.Done = d.Epoch, false // done speaks of the result reported under the lease before
 		s.lease = &lease{run: d.Run, epoch: d.Epoch, unit: d.Unit, round: d.Round, job: *d.Job, number: d.Number}
+		if d.Unit == run.UnitMember {
+			s.lease.member = newMember(d)
+		}
 		s.lease.wants(d)
 	case d.Epoch > s.newest:
 		c.contact.tell() // the hub believed the epoch held; the next report shows that it is not
@@ -62,7 +66,8 @@ func (c *Core) desire(now time.Duration, out []Effect, s *slot, d wire.SlotDesir
 
 // wants takes the newest word on the lease. What runs goes on; Core.next acts when it has ended.
 func (l *lease) wants(d wire.SlotDesire) {
-	l.want = want{base: d.Base, number: d.Number, claims: append([]domain.ChunkID(nil), d.Claims...), contribute: d.Contribute}
+	l.want = want{base: d.Base, number: d.Number, claims: append([]domain.ChunkID(nil), d.Claims...), contribute: d.Contribute,
+		saved: d.Saved, trained: d.Trained}
 	if d.Cut != nil {
 		k := *d.Cut
 		l.want.cut = &k

@@ -26,7 +26,10 @@ type (
 		Unit  run.Unit
 		Round int // of the lease
 		Job   wire.Job
-		Base  domain.Digest // empty for an init unit
+		Base  domain.Digest // empty for an init unit, and for a member that begins anew
+		// Of a member: which one, and whether Base is its trained weights rather than a checkpoint.
+		Member  int
+		Trained bool
 	}
 	// Train trains one chunk on the present weights and saves them as the snapshot of Boundary, the number of chunks
 	// they then hold; of the snapshots the newest KeptBoundaries stay. Ends with ChunkTrained.
@@ -71,6 +74,21 @@ type (
 		Epoch domain.Epoch
 		Model domain.Digest
 	}
+	// KeepMember puts the member's weights and optimizer state into the cache. Ends with MemberKept.
+	KeepMember struct {
+		Slot  int
+		Epoch domain.Epoch
+	}
+	// FinishMember puts the trained member's weights into the cache. Ends with MemberFinished.
+	FinishMember struct {
+		Slot  int
+		Epoch domain.Epoch
+	}
+	// PredictMember has the trained member answer all held-out rows and puts the answers into the cache. Ends with MemberPredicted.
+	PredictMember struct {
+		Slot  int
+		Epoch domain.Epoch
+	}
 	// Abandon ends the work under an epoch at once and forgets its snapshots. It has no result; a result of the epoch
 	// that still comes is ignored. The trainer stays open unless the work had to be torn off.
 	Abandon struct {
@@ -107,6 +125,9 @@ func (Upload) isEffect()         {}
 func (Reset) isEffect()          {}
 func (RunInit) isEffect()        {}
 func (RunEvaluate) isEffect()    {}
+func (KeepMember) isEffect()     {}
+func (FinishMember) isEffect()   {}
+func (PredictMember) isEffect()  {}
 func (Abandon) isEffect()        {}
 func (CloseTrainer) isEffect()   {}
 func (SendSync) isEffect()       {}

@@ -5,6 +5,7 @@ import (
 
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
+	"tensorturn/domain/run"
 )
 
 // Input is something that happened to the agent. Results of effects carry the slot and the epoch they were made under;
@@ -61,6 +62,7 @@ type (
 		Steps   int
 		Seconds float64 // training and snapshot
 		Loss    float64
+		All     bool // the trainer has done the whole member in one go
 	}
 	// DeltaMade ends MakeDelta: the delta's parts and manifest are in the cache.
 	DeltaMade struct {
@@ -97,6 +99,27 @@ type (
 		Samples  int
 		Accuracy float64
 		Loss     float64
+	}
+	// MemberKept ends KeepMember. Blob is empty when the trainer keeps no checkpoints.
+	MemberKept struct {
+		Slot  int
+		Epoch domain.Epoch
+		Blob  domain.Digest
+	}
+	// MemberFinished ends FinishMember.
+	MemberFinished struct {
+		Slot    int
+		Epoch   domain.Epoch
+		Weights domain.Digest
+		Layout  domain.Digest
+		Params  int64
+	}
+	// MemberPredicted ends PredictMember. Why says why there are no outputs.
+	MemberPredicted struct {
+		Slot    int
+		Epoch   domain.Epoch
+		Outputs run.MemberOutputs
+		Why     string
 	}
 	// TaskError ends any slot effect with the trainer's own failure: it is reported and the slot stops.
 	TaskError struct {
@@ -141,6 +164,9 @@ func (Uploaded) isInput()        {}
 func (ResetDone) isInput()       {}
 func (InitDone) isInput()        {}
 func (Evaluated) isInput()       {}
+func (MemberKept) isInput()      {}
+func (MemberFinished) isInput()  {}
+func (MemberPredicted) isInput() {}
 func (TaskError) isInput()       {}
 func (TransferError) isInput()   {}
 func (Resent) isInput()          {}

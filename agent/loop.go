@@ -80,6 +80,12 @@ func target(e Effect) (int, domain.Epoch) {
 		return e.Slot, e.Epoch
 	case RunEvaluate:
 		return e.Slot, e.Epoch
+	case KeepMember:
+		return e.Slot, e.Epoch
+	case FinishMember:
+		return e.Slot, e.Epoch
+	case PredictMember:
+		return e.Slot, e.Epoch
 	}
 	panic("broken promise: an effect of no slot")
 }

@@ -17,7 +17,7 @@ func (w *worker) prepare(e Prepare) (Input, error) {
 	if err := w.snaps.Clear(); err != nil {
 		return nil, ofDisk(err)
 	}
-	if w.trainer != nil && w.run != e.Run {
+	if w.trainer != nil && (w.run != e.Run || e.Unit == run.UnitMember) { // each member has a trainer of its own
 		w.closeTrainer()
 	}
 	if e.Base != "" {
@@ -34,6 +34,11 @@ func (w *worker) prepare(e Prepare) (Input, error) {
 	if want := e.Job.Layout; want != "" {
 		if got := safetensors.LayoutDigest(w.trainer.Layout()); got != want {
 			return nil, fmt.Errorf("this machine's trainer describes other tensors (%s) than the run's (%s): install the same release everywhere", got.Short(), want.Short())
+		}
+	}
+	if e.Unit == run.UnitMember {
+		if err := w.resume(e); err != nil {
+			return nil, err
 		}
 	}
 	if e.Unit == run.UnitTrain {
@@ -63,7 +68,7 @@ func (w *worker) openTrainer(e Prepare) error {
 	if err != nil {
 		return ofTransfer(err)
 	}
-	t, err := w.open(w.ctx, trainer.Job{Run: e.Run, Spec: e.Job.Spec, Dataset: e.Job.Data, Data: data})
+	t, err := w.open(w.ctx, jobOf(e, data))
 	if err != nil {
 		return fmt.Errorf("open the trainer: %w", err)
 	}

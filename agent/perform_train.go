@@ -22,14 +22,20 @@ func (w *worker) train(e Train) (Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("train chunk %d: %w", e.Chunk, err)
 	}
-	if err := w.snapshot(e.Boundary); err != nil {
-		return nil, err
+	if e.Boundary > 0 { // a member's weights are kept in checkpoints
+		if err := w.snapshot(e.Boundary); err != nil {
+			return nil, err
+		}
+		w.snaps.Prune(e.Boundary - KeptBoundaries + 1)
 	}
-	w.snaps.Prune(e.Boundary - KeptBoundaries + 1)
-	return ChunkTrained{
+	trained := ChunkTrained{
 		Slot: w.slot, Epoch: e.Epoch, Chunk: e.Chunk, Steps: done.Steps, Loss: done.Loss,
-		Samples: run.ChunkSamples(w.job.Spec, w.job.Data, e.Chunk), Seconds: (w.clock() - begin).Seconds(),
-	}, nil
+		Samples: run.ChunkSamples(w.job.Spec, w.job.Data, e.Chunk), Seconds: (w.clock() - begin).Seconds(), All: done.All,
+	}
+	if done.All {
+		trained.Samples = int(run.TotalSamples(w.job.Spec, w.job.Data))
+	}
+	return trained, nil
 }
 
 func (w *worker) snapshot(boundary int) error {

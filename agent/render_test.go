@@ -27,6 +27,12 @@ func line(e Effect) string {
 		return fmt.Sprintf("slot %d: make the first base (epoch %d)", e.Slot, e.Epoch)
 	case RunEvaluate:
 		return fmt.Sprintf("slot %d: evaluate %s (epoch %d)", e.Slot, e.Model, e.Epoch)
+	case KeepMember:
+		return fmt.Sprintf("slot %d: keep a checkpoint of the member (epoch %d)", e.Slot, e.Epoch)
+	case FinishMember:
+		return fmt.Sprintf("slot %d: keep the member's weights (epoch %d)", e.Slot, e.Epoch)
+	case PredictMember:
+		return fmt.Sprintf("slot %d: answer the held-out rows (epoch %d)", e.Slot, e.Epoch)
 	case Abandon:
 		return fmt.Sprintf("slot %d: abandon epoch %d", e.Slot, e.Epoch)
 	case CloseTrainer:

@@ -20,6 +20,9 @@ func (s *slot) report(fenced bool) wire.SlotReport {
 	if r.Speed == 0 && l.partial.seconds > 0 { // the first chunk is still under way
 		r.Speed = positive(float64(l.partial.samples) / l.partial.seconds)
 	}
+	if l.member != nil {
+		r.Member = l.member.report(l, fenced)
+	}
 	if fenced {
 		return r
 	}
@@ -59,6 +62,10 @@ func (l *lease) phase() wire.Phase {
 		return wire.PhaseEvaluate
 	case l.op == opTrain:
 		return wire.PhaseTraining
+	case l.op == opPredict:
+		return wire.PhasePredict
+	case l.op == opKeep || l.op == opFinish:
+		return wire.PhaseUploading
 	case l.op == opDelta || l.op == opUpload || l.delta != nil && !l.delta.uploaded:
 		return wire.PhaseUploading
 	case l.offered() != nil:

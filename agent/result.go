@@ -25,6 +25,9 @@ func (c *Core) result(now time.Duration, in Input) {
 	case Prepared:
 		if _, l := c.ended(in.Slot, in.Epoch, opPrepare); l != nil {
 			l.prepared = true
+			if l.member != nil {
+				l.member.keptAt = now
+			}
 			c.contact.tell()
 		}
 	case ChunkTrained:
@@ -43,6 +46,8 @@ func (c *Core) result(now time.Duration, in Input) {
 		if _, l := c.ended(in.Slot, in.Epoch, opInit); l != nil {
 			l.init = &wire.Init{Base: in.Base, Layout: in.Layout, Params: in.Params}
 		}
+	case MemberKept, MemberFinished, MemberPredicted:
+		c.memberResult(now, in)
 	case Evaluated:
 		c.evaluated(in)
 	case TaskError:
@@ -111,17 +116,28 @@ func (c *Core) chunkTrained(in ChunkTrained) {
 		return
 	}
 	s.progress++ // a chunk is progress even when its steps were too quick to be reported
+	if l.member != nil {
+		l.member.memberTrained(in)
+		s.measured(in)
+		return // the hub hears of it at its interval: nobody waits for a chunk of a member
+	}
 	l.trained = append(l.trained, wire.TrainedChunk{Chunk: in.Chunk, Steps: max(0, in.Steps), Seconds: positive(in.Seconds), Loss: in.Loss})
 	l.floor = max(l.floor, len(l.trained))
 	l.keep(len(l.trained))
-	if in.Seconds > 0 && in.Samples > 0 {
-		speed := float64(in.Samples) / in.Seconds
-		if s.speed == 0 {
-			s.speed = speed
-		}
-		s.speed += speedWeight * (speed - s.speed)
-	}
+	s.measured(in)
 	c.contact.tell()
+}
+
+// measured takes the speed of a chunk into the slot's.
+func (s *slot) measured(in ChunkTrained) {
+	if in.Seconds <= 0 || in.Samples <= 0 {
+		return
+	}
+	speed := float64(in.Samples) / in.Seconds
+	if s.speed == 0 {
+		s.speed = speed
+	}
+	s.speed += speedWeight * (speed - s.speed)
 }
 
 func (c *Core) uploaded(now time.Duration, in Uploaded) {
@@ -129,6 +145,9 @@ func (c *Core) uploaded(now time.Duration, in Uploaded) {
 	switch {
 	case s == nil:
 		return
+	case l.member != nil:
+		l.member.memberUploaded(in.Blob)
+		s.upload = (now - l.opAt).Seconds()
 	case l.init != nil && l.init.Base == in.Blob:
 		l.uploaded = true
 	case l.delta != nil && l.delta.blob == in.Blob:
@@ -172,6 +191,10 @@ func (c *Core) transferError(now time.Duration, in TransferError) {
 	l.op = opNone
 	l.failures++
 	l.retryAt = now + jitter(c.rand, transferFirst, c.transferCap(), l.failures)
+	if l.member != nil {
+		l.memberTorn(op, in.Local)
+		return
+	}
 	switch op {
 	case opTrain: // nobody knows how far it came
 		l.lost = true

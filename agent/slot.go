@@ -23,6 +23,9 @@ const (
 	opReset    operation = "reset"
 	opInit     operation = "init"
 	opEvaluate operation = "evaluate"
+	opKeep     operation = "keep"    // a member's checkpoint
+	opFinish   operation = "finish"  // a member's weights
+	opPredict  operation = "predict" // a member's outputs
 )
 
 // slot is what outlives leases: measurements, and whether a trainer is open.
@@ -65,10 +68,11 @@ type lease struct {
 
 	init     *wire.Init
 	eval     *wire.Eval
-	uploaded bool     // of init: the base is in the hub's store
-	err      string   // the trainer's; the slot has stopped
-	tail     []string // with err: the last lines of the trainer's program
-	done     bool     // the hub has taken the result or the error
+	member   *memberWork // of a member unit
+	uploaded bool        // of init: the base is in the hub's store
+	err      string      // the trainer's; the slot has stopped
+	tail     []string    // with err: the last lines of the trainer's program
+	done     bool        // the hub has taken the result or the error
 }
 
 // want is the hub's newest word on the lease.
@@ -77,6 +81,8 @@ type want struct {
 	number     int
 	claims     []domain.ChunkID
 	contribute bool
+	saved      int  // of a member: chunks of its newest recorded checkpoint
+	trained    bool // of a member: its weights are recorded
 	cut        *int
 }
 

@@ -152,6 +152,12 @@ func (w *worker) guarded(e Effect) (result Input, err error) {
 		return w.runInit(e)
 	case RunEvaluate:
 		return w.runEvaluate(e)
+	case KeepMember:
+		return w.keepMember(e)
+	case FinishMember:
+		return w.finishMember(e)
+	case PredictMember:
+		return w.predictMember(e)
 	}
 	panic(fmt.Sprintf("broken promise: a slot cannot perform %T", e))
 }

@@ -48,6 +48,9 @@ func (t *throttled) Evaluate(ctx context.Context, progress func(Progress)) (Metr
 	return t.Trainer.Evaluate(ctx, p.step)
 }
 
+// Unwrap gives the trainer itself (As): saving and predicting are not slowed.
+func (t *throttled) Unwrap() Trainer { return t.Trainer }
+
 // minWait keeps timers out of a step that is shorter than they are exact; the debt adds up instead.
 const minWait = time.Millisecond
 

@@ -28,6 +28,12 @@ type Job struct {
 	Dataset run.Dataset
 	Data    io.ReaderAt // the packed data set (domain/dataset), fetched as it is read
 	Dir     string      // a work directory of the trainer's own, may be empty for the built-in one
+
+	// Of a member of an ensemble, whose own settings are in Spec: its number, 0 for none; for each sample of the training part the row
+	// trained in its place, nil for itself; and the columns it sees, nil for all.
+	Member  int
+	Rows    []int
+	Columns []int
 }
 
 // Trainer trains one model. Every method returns promptly with ctx.Err() when ctx ends; the trainer may then only be
@@ -66,6 +72,7 @@ type Progress struct {
 type Result struct {
 	Steps int
 	Loss  float64 // mean over the chunk's samples, nats
+	All   bool    // a program did its whole member at once: nothing is left to train
 }
 
 // Metrics is a model measured on held-out data.

@@ -191,6 +191,7 @@ func (c *checker) desire(d *SlotDesire) {
 	if d.Job != nil {
 		c.digest("data set", d.Job.Data.Blob, false)
 		c.digest("layout", d.Job.Layout, fresh)
+		c.ensemble(d)
 		c.count("samples", d.Job.Data.Samples)
 		c.count("held-out samples", d.Job.Data.Heldout)
 	}

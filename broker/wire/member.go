@@ -28,3 +28,13 @@ func (c *checker) member(m *Member) {
 		c.finite("outputs loss", o.Loss)
 	}
 }
+
+// ensemble refuses a member's job from which no member could be made.
+func (c *checker) ensemble(d *SlotDesire) {
+	if d.Unit != run.UnitMember {
+		return
+	}
+	e := d.Job.Spec.Ensemble
+	c.require(e != nil && e.Recipe.Seed != nil && e.Members <= run.MaxMembers && d.Member <= e.Members+1, "a job without member %d", d.Member)
+	c.require(d.Job.Spec.Chunk > 0 && d.Job.Spec.Batch > 0 && d.Job.Data.Samples > 0, "a member's job without samples")
+}

@@ -13,6 +13,11 @@ import (
 // Evaluate implements trainer.Trainer: accuracy and mean cross-entropy on the held-out part, in its order. progress may
 // be nil. Ties go to the lower class.
 func (t *Trainer) Evaluate(ctx context.Context, progress func(trainer.Progress)) (trainer.Metrics, error) {
+	return t.evaluate(ctx, progress, func([]float32) {})
+}
+
+// evaluate also gives each batch's probabilities to see, which must copy what it keeps.
+func (t *Trainer) evaluate(ctx context.Context, progress func(trainer.Progress), see func([]float32)) (trainer.Metrics, error) {
 	const op = "evaluate"
 	if t.facts.Heldout == 0 {
 		return trainer.Metrics{}, domain.Invalid(op, "no samples are held out", "set data.holdout above 0, or give more samples of each class")
@@ -31,6 +36,7 @@ func (t *Trainer) Evaluate(ctx context.Context, progress func(trainer.Progress))
 		loss := t.model.loss.Loss()
 		total += loss
 		right += t.right()
+		see(t.model.loss.Probabilities()[:n*len(t.facts.Classes)])
 		if progress != nil {
 			progress(trainer.Progress{Samples: n, Loss: loss / float64(n)})
 		}

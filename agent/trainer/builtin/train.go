@@ -53,6 +53,11 @@ func (t *Trainer) locate(c domain.ChunkID) {
 		t.order, t.epoch = run.Permutation(t.spec.Seed, epoch, t.data.Samples, t.data.Block), epoch
 	}
 	t.indices = run.ChunkIndices(t.indices[:0], t.order, t.spec, t.data, c)
+	if t.rows != nil {
+		for i, sample := range t.indices {
+			t.indices[i] = t.rows[sample]
+		}
+	}
 }
 
 // step is one optimizer step on a batch; clock is the run's sample clock before it. It returns the sum of the losses.
@@ -63,6 +68,7 @@ func (t *Trainer) step(batch []int, clock int64) (float64, error) {
 	if err := t.set.Rows(batch, x.Data, m.loss.Labels()); err != nil {
 		return 0, err
 	}
+	t.hide(x.Data)
 	rate := t.ramped(t.rate(clock, clock+int64(len(batch))))
 	m.tape.Forward()
 	loss := m.loss.Loss()

@@ -41,8 +41,10 @@ type Trainer struct {
 	model     *model
 	optimizer optimizer.Optimizer
 
-	ramp     int // steps until the full learning rate, after Rejoin
-	batch    int // most samples of a step
+	rows     []int // of a member: the row of each sample, nil for itself
+	hidden   []int // of a member: columns it does not see, ascending
+	ramp     int   // steps until the full learning rate, after Rejoin
+	batch    int   // most samples of a step
 	features []float32
 	indices  []int // rows of the chunk in training order
 	order    *permute.Order
@@ -73,7 +75,10 @@ func Open(ctx context.Context, job trainer.Job) (trainer.Trainer, error) {
 			got.Samples, got.Heldout, got.Features, got.Classes, got.Block, want.Samples, want.Heldout, want.Features, want.Classes, want.Block),
 			"submit the run again, so that its data is packed anew")
 	}
-	t := &Trainer{spec: job.Spec, data: job.Dataset, set: set, facts: facts, epoch: -1}
+	t := &Trainer{spec: job.Spec, data: job.Dataset, set: set, facts: facts, epoch: -1, rows: job.Rows, hidden: hiddenOf(job.Columns, facts.Features())}
+	if t.rows != nil && len(t.rows) != facts.Samples {
+		return nil, domain.Invalid(opOpen, fmt.Sprintf("%d rows for %d samples", len(t.rows), facts.Samples), "")
+	}
 	t.batch = min(job.Spec.Batch, facts.Samples)
 	if t.batch < 1 {
 		return nil, domain.Invalid(opOpen, fmt.Sprintf("batch is %d", job.Spec.Batch), "set batch to 1 or more")

@@ -24,6 +24,7 @@ func (t *Trainer) Init(ctx context.Context) error {
 		return err
 	}
 	t.model.initialise(t.spec.Seed)
+	t.blind()
 	return nil
 }
 
