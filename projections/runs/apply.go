@@ -23,8 +23,10 @@ func (v *View) apply(r *Run, e event.Envelope) {
 		r.Model, r.Evaluated = d.Model, d.Evaluated
 	case *run.LeaseGranted:
 		v.slot(r, d.Slot).Lease = d.Unit
+		r.leased(d)
 	case *run.LeaseReleased:
 		free(v.slot(r, d.Slot))
+		r.left(d.Slot)
 	case *run.LeaseExpired:
 		s := v.slot(r, d.Slot)
 		free(s)
@@ -32,12 +34,15 @@ func (v *View) apply(r *Run, e event.Envelope) {
 		s.Requeued += len(d.Requeued)
 		r.Totals.Expired++
 		r.Totals.Requeued += len(d.Requeued)
+		r.left(d.Slot)
 	case *run.TaskFailed:
 		free(v.slot(r, d.Slot))
+		r.left(d.Slot)
 		r.Totals.TaskFails++
 	default:
 		v.applyRound(r, e)
 		v.applyContribution(r, e)
+		v.applyMember(r, e)
 	}
 }
 

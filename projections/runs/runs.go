@@ -35,6 +35,9 @@ type Run struct {
 	// Evaluations are results on held-out data, oldest first; at most MaxEvaluations newest.
 	Evaluations []run.Evaluated `json:"evaluations"`
 	Evaluated   bool            `json:"evaluated"`
+
+	Members []*Member `json:"members,omitempty"` // of an ensemble, by number
+	Vote    *Vote     `json:"vote,omitempty"`    // of an ensemble
 }
 
 // Ledger counts samples by accepted contributions.
@@ -143,6 +146,7 @@ func (v *View) Get(id domain.RunID) (Run, bool) {
 		c.Slots[i] = &copied
 	}
 	c.Evaluations = slices.Clone(r.Evaluations)
+	c.Members = copyMembers(r.Members)
 	return c, true
 }
 
@@ -170,6 +174,9 @@ func (v *View) submitted(id domain.RunID, e event.Envelope, d *run.Submitted) {
 		Spec: d.Spec, Data: d.Data, Slots: []*Slot{}, Evaluations: []run.Evaluated{},
 		Ledger: Ledger{Expected: int64(d.Spec.Epochs) * int64(d.Data.Samples)},
 		Rounds: Rounds{Planned: run.Planned(d.Spec, d.Data)},
+	}
+	if d.Spec.IsEnsemble() {
+		v.byID[id].beginMembers()
 	}
 	v.order = append(v.order, id)
 	v.slots[id] = map[domain.SlotID]*Slot{}
