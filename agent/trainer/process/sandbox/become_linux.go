@@ -1,0 +1,103 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// oomScore makes the kernel end a trainer before the agent and the desktop when memory runs out.
+const oomScore = "500"
+
+// become limits this process, restricts it if asked, and replaces it by the program. What is set here holds for the calling
+// thread, which is the one that becomes the program.
+func become(e errand, command []string) error {
+	runtime.LockOSThread()
+	path, err := exec.LookPath(command[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return err
+	}
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0) // raising it is allowed to all; where it is not, nothing is lost
+	for resource, limit := range map[int]int64{unix.RLIMIT_CORE: 1, unix.RLIMIT_DATA: e.Policy.Data, unix.RLIMIT_FSIZE: e.Policy.File} {
+		if limit <= 0 {
+			continue
+		}
+		if resource == unix.RLIMIT_CORE {
+			limit = 0 // a core of tens of gigabytes helps nobody
+		}
+		most := &unix.Rlimit{Cur: uint64(limit), Max: uint64(limit)}
+		var had unix.Rlimit
+		if unix.Getrlimit(resource, &had) == nil && had.Max < most.Max {
+			most.Cur, most.Max = had.Max, had.Max // the machine's own limit is lower
+		}
+		if err := unix.Setrlimit(resource, most); err != nil {
+			return fmt.Errorf("limit %d: %w", resource, err)
+		}
+	}
+	if e.Policy.Dir != "" {
+		if err := os.Chdir(e.Policy.Dir); err != nil {
+			return err
+		}
+	}
+	if e.Restrict {
+		if err := restrict(e.Policy); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w", command[0], syscall.Exec(path, command, os.Environ()))
+}
+
+// restrict gives up every privilege and all that the policy does not name.
+func restrict(p Policy) error {
+	if err := dropCapabilities(); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no new privileges: %w", err)
+	}
+	if err := landlock(p); err != nil {
+		return err
+	}
+	return seccomp(p.Network)
+}
+
+// dropCapabilities leaves a root without root's powers: some of them reach around Landlock. The bounding set goes too, so
+// that becoming a program gives none back.
+func dropCapabilities() error {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		} // EPERM: it has none to give up; EINVAL: this kernel does not know it
+	}
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&head, &none[0]); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	return nil
+}
+
+// available says what holds programs here, strongest first, and why others do not.
+func available() (found []Backend, bwrap string, why []string) {
+	bwrap, err := exec.LookPath("bwrap")
+	if err == nil {
+		found = append(found, Bubblewrap)
+	} else {
+		why = append(why, "bubblewrap is not installed")
+	}
+	if _, known := auditArch(); landlockVersion() > 0 && known {
+		found = append(found, Landlock)
+	} else {
+		why = append(why, "the kernel has no Landlock")
+	}
+	return found, bwrap, why
+}
+
+// Helper is how this very binary is started again, also when its file was replaced since. Empty: it cannot be.
+func Helper() string { return "/proc/self/exe" }
