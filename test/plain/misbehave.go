@@ -85,6 +85,32 @@ func (p *program) misbehave(r ask) {
 		// Forked away into a session of its own; the wait lets it get there before this group is killed.
 		exec.Command("sh", "-c", "setsid --fork sleep 1000; sleep 0.3").Run()
 		os.Exit(1)
+	case "fork bomb":
+		for range 300 { // bounded: the bomb of a test that fails must go out by itself
+			c := exec.Command("setsid", "sleep", "60")
+			c.Start()
+		}
+		select {}
+	case "memory hog":
+		var held [][]byte
+		for range 256 { // 1 GiB at most
+			b := make([]byte, 4<<20)
+			for i := range b {
+				b[i] = byte(i) | 1
+			}
+			held = append(held, b)
+			time.Sleep(5 * time.Millisecond)
+		}
+		fmt.Println(len(held))
+		select {}
+	case "disk filler":
+		for i := range 64 {
+			os.WriteFile(filepath.Join(p.dir, fmt.Sprint("my-", i)), make([]byte, 1<<20), 0o600)
+		}
+		select {}
+	case "secrets":
+		fmt.Fprintln(os.Stderr, "using hf_abcdefghijklmnopqrstuvwxyz0123 and password=correcthorse from https://me:horsebattery@host/x")
+		os.Exit(1)
 	case "stubborn":
 		c := exec.Command("sh", "-c", "trap '' TERM; sleep 1000 & wait; sleep 1000")
 		c.Start()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,7 +15,12 @@ type child struct {
 	unit   string        // marks its processes in their environment
 	exited chan struct{} // closed when it has ended, its group is killed, and state stands
 	state  *os.ProcessState
+
+	verdict atomic.Pointer[Failure] // why it was ended by the agent, nil when it was not
 }
+
+// unitMark begins the entry of the environment by which the processes of a unit are known.
+const unitMark = "TENSORTURN_UNIT_ID="
 
 // start runs the command. Its files are the child's from then on and are closed here.
 func start(cmd *exec.Cmd, unit string, stdin, stdout, stderr *os.File) (*child, error) {
@@ -55,7 +61,7 @@ func (c *child) end(soft, hard time.Duration) error {
 			<-c.exited
 		}
 	}
-	return sweep("TENSORTURN_UNIT_ID=" + c.unit)
+	return sweep(unitMark + c.unit)
 }
 
 // wait reports whether the child ended within d.

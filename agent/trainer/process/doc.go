@@ -18,7 +18,7 @@ const (
 	MaxMessage   = 64 << 10 // bytes of one line, line feed included
 	MaxText      = 2000     // bytes of a text for people
 	MaxLogLine   = 64 << 10 // bytes; longer lines are split
-	MaxLog       = 1 << 30  // bytes an attempt may print
+	MaxLog       = 64 << 20 // bytes of an attempt's log on disk: the newest half to whole of it
 	TailLines    = 50       // kept for the error
 	MaxTailLine  = 400      // bytes of a kept line
 	MaxLogs      = 32       // logs of old attempts that are kept

@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"hash/fnv"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,19 @@ import (
 	"tensorturn/agent/trainer"
 	"tensorturn/domain/run"
 )
+
+// stayOutside are variables about the machine's own file system: they say nothing within a container.
+var stayOutside = [...]string{"PATH", "HOME", "USER", "LOGNAME", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "HF_HOME", "TORCH_HOME"}
+
+// passedIn names the variables of an environment that a container is given.
+func passedIn(env []string) (names []string) {
+	for _, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); !slices.Contains(stayOutside[:], name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // passedOn are the variables of the agent that a program needs to run. Everything else stays behind: tokens and
 // passwords live in environments.
@@ -24,10 +38,11 @@ type place struct {
 	work, input, output, ckpt, tmp, socket, lib string // paths
 	unit                                        string
 	attempt, batch                              int
+	variables                                   []string // names that a container is given
 }
 
 // environment is the child's whole environment, in order.
-func environment(agent []string, threads int, job trainer.Job, p place) []string {
+func environment(agent []string, threads int, job trainer.Job, p place, held bool) []string {
 	set := map[string]string{}
 	for _, kv := range agent {
 		name, value, ok := strings.Cut(kv, "=")
@@ -39,6 +54,9 @@ func environment(agent []string, threads int, job trainer.Job, p place) []string
 		set["OMP_NUM_THREADS"] = strconv.Itoa(threads) // slots share the cores
 	}
 	set["PYTHONPATH"], set["PYTHONUNBUFFERED"], set["TMPDIR"] = p.lib, "1", p.tmp
+	if held { // its own home is out of reach
+		set["HOME"], set["XDG_CACHE_HOME"] = p.tmp, filepath.Join(p.tmp, "cache")
+	}
 	s, d := job.Spec, job.Dataset
 	for name, v := range map[string]any{
 		"PROTOCOL": Version, "SOCKET": p.socket, "WORK_DIR": p.work, "INPUT_DIR": p.input, "OUTPUT_DIR": p.output, "CKPT_DIR": p.ckpt,
@@ -83,6 +101,9 @@ func commandOf(s run.Spec, python string, lookup func(string) (string, error)) (
 	words := slices.Clone(s.Command)
 	if len(words) == 0 {
 		return nil, fail(KindScript, "the run has no command", "set command in the spec")
+	}
+	if s.Container != "" {
+		return words, nil // of the image
 	}
 	if words[0] == interpreter {
 		path, err := findPython(python, s.Python, lookup)

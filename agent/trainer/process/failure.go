@@ -21,6 +21,8 @@ const (
 	KindMissing  Kind = "missing"
 	KindProtocol Kind = "protocol" // a message that cannot be
 	KindOutput   Kind = "output"   // a tensor file that cannot be read
+	KindLimit    Kind = "limit"    // more processes, disk or time than this machine allows
+	KindSandbox  Kind = "sandbox"  // this machine runs no program as it is told to
 )
 
 // Failure is a task error of an owner's program: what happened, what to do, and the end of what it printed.
@@ -54,8 +56,12 @@ var hints = map[Kind]string{
 	KindDevice:   "look at the device and its driver on this machine",
 	KindDiverged: "lower the learning rate or clip gradients",
 	KindData:     "check the data on this machine and data.samples in the spec",
+	KindLimit:    limitHint,
 	KindMissing:  "install it, or start the agent with --python PATH",
 }
+
+// limitHint is for what the limits of a process cause within it.
+const limitHint = "use less, or allow more on this machine: agent start --trainer-disk"
 
 // signs are texts by which a dying program shows what it died of. The first that is found in a line counts, lines are
 // read from the last one.
@@ -64,7 +70,8 @@ var signs = [...]struct {
 	kind Kind
 }{
 	{"CUDA out of memory", KindMemory}, {"OutOfMemoryError", KindMemory}, {"HIP out of memory", KindMemory}, {"MemoryError", KindMemory},
-	{"can't allocate memory", KindMemory}, {"Cannot allocate memory", KindMemory}, {"std::bad_alloc", KindMemory}, {"out of memory", KindMemory},
+	{"Unable to allocate", KindMemory}, {"No space left on device", KindLimit}, {"File too large", KindLimit}, {"Disk quota exceeded", KindLimit},
+	{"can't allocate memory", KindMemory}, {"Cannot allocate memory", KindMemory}, {"std::bad_alloc", KindMemory}, {"memory exhausted", KindMemory}, {"out of memory", KindMemory},
 	{"ModuleNotFoundError", KindMissing}, {"ImportError: No module", KindMissing},
 	{"CUDA error", KindDevice}, {"CUDA driver", KindDevice}, {"device-side assert", KindScript}, {"NVML", KindDevice},
 }
@@ -100,6 +107,7 @@ func died(state *os.ProcessState, command []string, tail []string) *Failure {
 	case signal != "":
 		how = "crashed: " + signal
 	case code == 127 || code == 126:
+		kind = KindMissing
 		how = fmt.Sprintf("could not be started (exit code %d)", code)
 	case code != 0:
 		how = fmt.Sprintf("ended with exit code %d", code)
@@ -123,7 +131,7 @@ func died(state *os.ProcessState, command []string, tail []string) *Failure {
 func told(m message) *Failure {
 	kind := Kind(m.Kind)
 	switch kind {
-	case KindScript, KindMemory, KindDevice, KindDiverged, KindData, KindMissing:
+	case KindScript, KindMemory, KindDevice, KindDiverged, KindData, KindMissing, KindLimit:
 	default:
 		return fail(KindProtocol, "the script reported an error of the unknown kind "+show(m.Kind)+": "+domain.Clip(m.Text, 120), "")
 	}

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -149,27 +149,65 @@ func TestShoutingIsBounded(t *testing.T) {
 }
 
 func TestLogStopsAtItsLimit(t *testing.T) {
-	l, err := openLog(t.TempDir(), "x.log", 100)
+	dir := filepath.Join(t.TempDir(), "logs")
+	l, err := openLog(dir, "r-1-0-abc", 100, newRedactor())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 60 {
-		l.add([]byte("line " + strconv.Itoa(i)))
+		l.add(fmt.Appendf(nil, "line %02d", i))
 	}
 	l.close()
-	b, err := os.ReadFile(l.path)
-	if err != nil || !bytes.Contains(b, []byte("limit")) || len(b) > 250 {
-		t.Errorf("%q, %v", b, err)
+	kept, size := 0, int64(0)
+	for _, f := range listLogs(dir) {
+		kept, size = len(f.segments), f.Bytes-f.segments[0]
+		if f.Bytes != 60*8 || f.Run != "r-1" || f.Attempt != 0 || f.Member != -1 {
+			t.Errorf("%+v", f)
+		}
+	}
+	if kept != 2 || size < 50 || size > 120 {
+		t.Errorf("%d segments with %d bytes are kept", kept, size)
 	}
 	if tail := l.last(); len(tail) != TailLines || tail[TailLines-1] != "line 59" {
 		t.Errorf("the tail is %q", tail)
 	}
 }
 
+// A position in a log stays true when its older half goes, and what is read is bounded.
+func TestLogsAreReadByPosition(t *testing.T) {
+	o := newOpener(t, nil)
+	l, err := openLog(filepath.Join(o.opts.Root, "logs"), unitName("r", 3, 7), 100, newRedactor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	var whole []byte
+	for i := range 60 {
+		line := fmt.Appendf(nil, "line %02d", i)
+		l.add(line)
+		whole = append(append(whole, line...), '\n')
+	}
+	log := o.Logs()[0]
+	if log.Run != "r" || log.Attempt != 3 || log.Member != 7 || log.Bytes != int64(len(whole)) {
+		t.Fatalf("%+v", log)
+	}
+	for _, c := range []struct {
+		from int64
+		n    int
+		at   int64
+		want int
+	}{{-20, 1000, 460, 20}, {-20, 5, 460, 5}, {470, 1000, 470, 10}, {480, 1000, 480, 0}, {0, 1000, log.segments[0], 480 - int(log.segments[0])}, {-10000, 1000, log.segments[0], 480 - int(log.segments[0])}} {
+		got, at, err := o.ReadLog(log, c.from, c.n)
+		if err != nil || at != c.at || len(got) != c.want || !bytes.Equal(got, whole[at:int(at)+len(got)]) {
+			t.Errorf("%+v: %d bytes at %d, %v", c, len(got), at, err)
+		}
+	}
+}
+
 func TestOldLogsGo(t *testing.T) {
 	dir := t.TempDir()
 	for i := range MaxLogs + 5 {
-		l, err := openLog(dir, strconv.Itoa(i)+".log", 100)
+		l, err := openLog(dir, unitName("r", i, -1), 100, newRedactor())
 		if err != nil {
 			t.Fatal(err)
 		}

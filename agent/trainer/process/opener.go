@@ -16,6 +16,7 @@ import (
 
 	"tensorturn/agent/trainer"
 	"tensorturn/agent/trainer/process/code"
+	"tensorturn/agent/trainer/process/sandbox"
 	"tensorturn/agent/trainer/python"
 	"tensorturn/domain"
 )
@@ -30,7 +31,16 @@ type Options struct {
 	Environ []string // the agent's environment, as os.Environ gives it
 	Log     zerolog.Logger
 
-	CloseGrace, KillGrace time.Duration // 0: the defaults; tests are impatient
+	Limits  Limits           // of each program
+	Sandbox *sandbox.Sandbox // holds programs; nil: neither it nor the limits that a process sets itself, for binaries without its helper
+	// RequireSandbox refuses programs where the sandbox does not hold.
+	RequireSandbox bool
+	Read           []string // what programs may read beside the system and their interpreter: data sets
+	Hide           []string // the agent's own folders
+
+	LookPath              func(string) (string, error) // nil: exec.LookPath
+	CloseGrace, KillGrace time.Duration                // 0: the defaults; tests are impatient
+	WatchEvery            time.Duration                // 0: the default
 }
 
 // Opener opens the trainers of a machine. Safe for concurrent use.
@@ -40,6 +50,10 @@ type Opener struct {
 	mu       sync.Mutex
 	attempts map[domain.RunID]int
 	halved   map[domain.RunID]bool // ran out of memory and may be tried with half of the batch
+	running  map[string]bool       // units whose program runs
+	places   map[string][]string   // interpreter: where it lives
+
+	containers map[container]bool
 }
 
 // New prepares the root: what a former agent left there is removed, processes first.
@@ -50,6 +64,12 @@ func New(o Options) (*Opener, error) {
 	}
 	if o.KillGrace == 0 {
 		o.KillGrace = killGrace
+	}
+	if o.LookPath == nil {
+		o.LookPath = exec.LookPath
+	}
+	if o.WatchEvery == 0 {
+		o.WatchEvery = watchEvery
 	}
 	root, err := filepath.Abs(o.Root)
 	if err != nil {
@@ -67,7 +87,21 @@ func New(o Options) (*Opener, error) {
 			return nil, domain.Unavailable(op, "the folder cannot be used", "check the disk of the agent's directory", err)
 		}
 	}
-	return &Opener{opts: o, attempts: map[domain.RunID]int{}, halved: map[domain.RunID]bool{}}, nil
+	opener := &Opener{opts: o, attempts: map[domain.RunID]int{}, halved: map[domain.RunID]bool{}, running: map[string]bool{},
+		places: map[string][]string{}, containers: map[container]bool{}}
+	for _, l := range opener.Logs() { // attempts go on where a former agent's ended
+		opener.attempts[l.Run] = max(opener.attempts[l.Run], l.Attempt+1)
+	}
+	opener.sweepContainers()
+	return opener, nil
+}
+
+// Sandbox says what holds programs on this machine, for people.
+func (o *Opener) Sandbox() string {
+	if o.opts.Sandbox == nil {
+		return ""
+	}
+	return o.opts.Sandbox.Report().String()
 }
 
 // Open starts the job's program and waits for its hello; it is a trainer.Factory. The job's data are the packed code.
@@ -115,7 +149,7 @@ func (t *Trainer) open(ctx context.Context) error {
 	o := &t.opener.opts
 	var err error
 	t.attempt, t.batch = t.opener.begin(t.job)
-	t.unit = fmt.Sprintf("%s-%d-%s", t.job.Run, t.attempt, token())
+	t.unit = unitName(t.job.Run, t.attempt, -1)
 	t.dir = filepath.Join(o.Root, "work", t.unit)
 	p := place{work: filepath.Join(t.dir, "x"), input: filepath.Join(t.dir, "code"), output: filepath.Join(t.dir, "out"), ckpt: filepath.Join(t.dir, "ckpt"),
 		tmp: filepath.Join(t.dir, "tmp"), lib: filepath.Join(o.Root, "lib"), socket: filepath.Join(t.dir, "s"), unit: t.unit, attempt: t.attempt, batch: t.batch}
@@ -136,9 +170,10 @@ func (t *Trainer) open(ctx context.Context) error {
 	if t.root, err = os.OpenRoot(p.work); err != nil {
 		return domain.Unavailable(opOpen, "the work folder cannot be opened", "", err)
 	}
-	if t.log, err = openLog(filepath.Join(o.Root, "logs"), t.unit+".log", MaxLog); err != nil {
+	if t.log, err = openLog(filepath.Join(o.Root, "logs"), t.unit, MaxLog, newRedactor()); err != nil {
 		return domain.Unavailable(opOpen, "no log can be written", "check the disk of the agent's directory", err)
 	}
+	t.opener.runs(t.unit, true)
 	if err := t.start(ctx, p); err != nil {
 		return err
 	}
@@ -164,11 +199,17 @@ func (t *Trainer) unpack(dir string) error {
 // start runs the program with its files.
 func (t *Trainer) start(ctx context.Context, p place) error {
 	o := &t.opener.opts
-	words, failure := commandOf(t.job.Spec, o.Python, exec.LookPath)
+	words, failure := commandOf(t.job.Spec, o.Python, o.LookPath)
 	if failure != nil {
 		return t.failed(failure)
 	}
 	t.command = words
+	env := environment(o.Environ, o.Threads, t.job, p, o.Sandbox != nil && o.Sandbox.Holds())
+	p.variables = passedIn(env)
+	line, failure := t.isolated(ctx, words, p)
+	if failure != nil {
+		return t.failed(failure)
+	}
 	in, ours, err := os.Pipe()
 	out, theirs, err2 := os.Pipe()
 	errs, theirErrs, err3 := os.Pipe()
@@ -181,15 +222,27 @@ func (t *Trainer) start(ctx context.Context, p place) error {
 		}
 		return domain.Unavailable(opOpen, "no channel to the program can be made", "", fmt.Errorf("%v %v %v", err, err2, err3))
 	}
-	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Dir, cmd.Env = p.input, environment(o.Environ, o.Threads, t.job, p)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Dir, cmd.Env = p.input, env
 	c, err := start(cmd, t.unit, in, theirs, theirErrs)
 	if err != nil {
 		return t.failed(fail(KindMissing, fmt.Sprintf("%s could not be started: %s", clean(words[0], 100), clean(err.Error(), 100)), "check the command in the spec"))
 	}
 	t.child = c
+	t.watching.Go(t.watch)
 	o.Log.Info().Str("run", string(t.job.Run)).Str("unit", t.unit).Int("attempt", t.attempt).Int("pid", cmd.Process.Pid).Msg("trainer started")
 	return ctx.Err()
+}
+
+// runs notes whether a unit's program runs.
+func (o *Opener) runs(unit string, yes bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if yes {
+		o.running[unit] = true
+	} else {
+		delete(o.running, unit)
+	}
 }
 
 // token makes names that nobody can guess or repeat.

@@ -16,6 +16,7 @@ import (
 
 	"tensorturn/agent/trainer"
 	"tensorturn/agent/trainer/process/code"
+	"tensorturn/agent/trainer/process/sandbox"
 	"tensorturn/agent/trainer/trainertest"
 	"tensorturn/domain"
 	"tensorturn/domain/permute"
@@ -24,11 +25,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == sandbox.HelperWord {
+		os.Exit(sandbox.Main(os.Args[1:]))
+	}
 	if len(os.Args) == 3 && os.Args[1] == "trainer" {
 		plain.Main(os.Args[2])
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("os/signal.loop"), goleak.IgnoreTopFunction("os/signal.signal_recv"))
 }
 
 // packed is a folder of code with one file.
@@ -65,7 +69,7 @@ func jobFor(t testing.TB, mode string) trainer.Job {
 
 func newOpener(t testing.TB, edit func(*Options)) *Opener {
 	t.Helper()
-	o := Options{Root: t.TempDir(), Environ: os.Environ(), Log: zerolog.Nop(), KillGrace: 300 * time.Millisecond}
+	o := Options{Root: t.TempDir(), Environ: os.Environ(), Log: zerolog.Nop(), KillGrace: 300 * time.Millisecond, WatchEvery: 50 * time.Millisecond}
 	if edit != nil {
 		edit(&o)
 	}

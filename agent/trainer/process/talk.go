@@ -65,6 +65,11 @@ func (t *Trainer) receive(ctx context.Context) (message, error) {
 
 // ended explains a channel that is over: by the program's end, or by its closing it.
 func (t *Trainer) ended() *Failure {
+	if why := t.child.verdict.Load(); why != nil {
+		t.child.wait(drainTime)
+		f := *why
+		return &f
+	}
 	if !t.child.wait(drainTime) {
 		return fail(KindProtocol, "the script has closed its channel and goes on running", "do not leave the loop over job.batches() early")
 	}
@@ -80,7 +85,7 @@ func (t *Trainer) settledTail() []string {
 // failed notes that the program may only be closed, adds what it printed, and tells the agent's log.
 func (t *Trainer) failed(f *Failure) error {
 	if t.log != nil {
-		f.Log, f.Tail = t.log.path, t.log.last()
+		f.Log, f.Tail = t.log.path(), t.log.last()
 	}
 	if f.Kind == KindMemory && t.hello.Halves && t.batch > 1 && t.opener.halve(t.job.Run) {
 		f.Next = fmt.Sprintf("the next try takes batches of %d", (t.batch+1)/2)

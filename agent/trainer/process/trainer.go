@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"tensorturn/agent/trainer"
@@ -28,7 +29,9 @@ type Trainer struct {
 	log              *attemptLog
 	channel          *channel
 	child            *child
-	via              io.Writer // where requests go, nil before the hello
+	watching         sync.WaitGroup // the goroutine that looks after the child
+	container        *container     // nil when there is none
+	via              io.Writer      // where requests go, nil before the hello
 
 	hello  message
 	layout []safetensors.Tensor
@@ -185,7 +188,12 @@ func (t *Trainer) stop(soft time.Duration) error {
 	var errs []error
 	if t.child != nil {
 		errs = append(errs, t.child.end(soft, t.opener.opts.KillGrace))
+		t.watching.Wait()
 	}
+	if t.container != nil {
+		t.opener.dropContainer(t.container)
+	}
+	t.opener.runs(t.unit, false)
 	if t.channel != nil {
 		t.channel.close()
 	}

@@ -1,0 +1,66 @@
+package process
+
+import (
+	"bytes"
+	"regexp"
+)
+
+// redactor replaces what looks like a secret in what a program prints: logs travel to the hub and into the log of
+// events. It knows forms, not values: the agent's own secrets are never in a program's reach, so that it does not hold
+// them here either. Not safe for concurrent use: each log has its own.
+type redactor struct {
+	rules  []redaction
+	inside bool // between the first and the last line of a private key
+}
+
+type redaction struct {
+	form *regexp.Regexp
+	by   []byte
+}
+
+// redactMarks are texts without which no rule can match: most lines hold none of them, and cost no more than this search.
+var redactMarks = [...]string{"tt", "eyJ", "hf_", "gh", "sk-", "AKIA", "xox", "earer", "asic", "EARER", "assw", "ASSW", "ecret", "ECRET", "oken", "OKEN", "ey=", "ey:", "ey\"", "EY=", "EY:", "://", "PRIVATE KEY", "SU", "SA", "SO", "SN", "SC", "SX"}
+
+func newRedactor() *redactor {
+	rule := func(form, by string) redaction { return redaction{regexp.MustCompile(form), []byte(by)} }
+	return &redactor{rules: []redaction{
+		rule(`\btt[a-z]_[0-9A-Za-z]{20,}`, "[redacted]"),                                                                       // this product's tokens and keys
+		rule(`\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}`, "[redacted]"),                                     // JSON web tokens
+		rule(`\bS[OAUNCX][A-Z2-7]{54,56}\b`, "[redacted]"),                                                                     // seeds of nkeys
+		rule(`\b(?:hf_|gh[pousr]_|github_pat_|sk-|xox[abprs]-)[0-9A-Za-z_-]{20,}`, "[redacted]"),                               // services that owners of models use
+		rule(`\bAKIA[0-9A-Z]{16}\b`, "[redacted]"),                                                                             // cloud keys
+		rule(`(?i)\b(bearer|basic)\s+[0-9A-Za-z._~+/=-]{12,}`, "$1 [redacted]"),                                                // HTTP
+		rule(`://[^/\s:@]+:[^/\s@]+@`, "://[redacted]@"),                                                                       // URLs with a password
+		rule(`(?i)((?:password|passwd|secret|token|api_?key|access_?key)["']?\s*[=:]\s*["']?)[^\s"',;]{8,}`, "${1}[redacted]"), // said by name
+	}}
+}
+
+// line gives the line without secrets; the line itself when it holds none.
+func (r *redactor) line(b []byte) []byte {
+	if !r.suspicious(b) {
+		if r.inside {
+			return []byte("[redacted]")
+		}
+		return b
+	}
+	if bytes.Contains(b, []byte("PRIVATE KEY-----")) {
+		r.inside = bytes.Contains(b, []byte("BEGIN ")) && !bytes.Contains(b, []byte("END "))
+		return []byte("[redacted]")
+	}
+	if r.inside {
+		return []byte("[redacted]")
+	}
+	for _, rule := range r.rules {
+		b = rule.form.ReplaceAll(b, rule.by)
+	}
+	return b
+}
+
+func (r *redactor) suspicious(b []byte) bool {
+	for _, mark := range redactMarks {
+		if bytes.Contains(b, []byte(mark)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,131 @@
+package process
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// machineMemory is the memory of this machine, in bytes; 0 when it cannot be told.
+func machineMemory() int64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return int64(uint64(info.Totalram) * uint64(info.Unit))
+}
+
+// tree knows the processes of a unit: the child's group, the children of those it knows, and whatever carries the
+// unit's mark in its environment, which is read once for each process.
+type tree struct {
+	mark  []byte
+	known map[int]kin
+	page  int64
+}
+
+// kin is what is known of a process of this machine, ours or not.
+type kin struct {
+	start uint64 // tells it from a later one of its number
+	ours  bool
+}
+
+func newTree(unit string) *tree {
+	return &tree{mark: []byte(unitMark + unit), known: map[int]kin{}, page: int64(os.Getpagesize())}
+}
+
+// stat is the part of /proc/PID/stat that counts.
+type stat struct {
+	pid, parent, group int
+	start              uint64
+	resident           int64 // pages
+}
+
+// measure counts the unit's processes and sums up their memory. Pages that several share are counted once, which takes a closer
+// look that is only made when the rough sum is above limit.
+func (t *tree) measure(child int, limit int64) use {
+	dirs, err := os.ReadDir("/proc")
+	if err != nil {
+		return use{}
+	}
+	var u use
+	var ours []int
+	look := map[int]kin{}
+	for _, d := range dirs {
+		pid, err := strconv.Atoi(d.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		s, ok := readStat(pid)
+		if !ok {
+			continue
+		}
+		k, known := t.known[pid]
+		if !known || k.start != s.start {
+			k = kin{start: s.start, ours: t.marked(pid)}
+		}
+		k.ours = k.ours || pid == child || s.group == child || look[s.parent].ours
+		look[pid] = k
+		if k.ours {
+			u.processes++
+			u.memory += s.resident * t.page
+			ours = append(ours, pid)
+		}
+	}
+	t.known = look
+	if limit > 0 && u.memory > limit {
+		u.memory = 0
+		for _, pid := range ours {
+			u.memory += t.proportional(pid)
+		}
+	}
+	return u
+}
+
+// marked reports whether the process carries the unit's mark.
+func (t *tree) marked(pid int) bool {
+	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	return err == nil && (bytes.HasPrefix(env, t.mark) || bytes.Contains(env, append([]byte{0}, t.mark...)))
+}
+
+// proportional is the memory of a process in which a page that n processes share counts as the n-th part of one.
+func (t *tree) proportional(pid int) int64 {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
+	if err == nil {
+		for line := range strings.Lines(string(b)) {
+			if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
+				if kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64); err == nil {
+					return kb << 10
+				}
+			}
+		}
+	}
+	s, _ := readStat(pid) // a process that is gone has no memory
+	return s.resident * t.page
+}
+
+// readStat reads /proc/PID/stat. The program's name within it may hold anything, so that fields are counted from its end.
+func readStat(pid int) (s stat, ok bool) {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return s, false
+	}
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(f) < 22 {
+		return s, false
+	}
+	s.pid = pid
+	for i, into := range map[int]*int{1: &s.parent, 2: &s.group} {
+		if *into, err = strconv.Atoi(f[i]); err != nil {
+			return s, false
+		}
+	}
+	s.start, err = strconv.ParseUint(f[19], 10, 64)
+	if err == nil {
+		s.resident, err = strconv.ParseInt(f[21], 10, 64)
+	}
+	return s, err == nil
+}
