@@ -25,6 +25,8 @@ type Config struct {
 	Blobs     Blobs
 	Cache     *cache.Cache
 	Trainer   trainer.Factory
+	Sandbox   string  // what holds owners' programs, for the machine's page
+	Logs      Logs    // what they printed; nil: nothing
 	Throttle  float64 // slows trainers to this fraction of their speed, for trials; 0 and 1 leave them alone
 
 	Head       []byte             // newest signed head kept on disk, may be empty
@@ -53,6 +55,7 @@ type Agent struct {
 	syncs   chan pendingSync // at most one waits
 	resends *mailbox[domain.Digest]
 	chores  *mailbox[Effect]
+	pieces  []wire.LogPiece // for the next sync; the talker's own
 
 	cancelSync context.CancelFunc // of the newest sync; owned by the loop
 
@@ -121,14 +124,17 @@ func (a *Agent) Start() error {
 		a.workers = append(a.workers, w)
 	}
 	a.state, a.cancel = stateRunning, cancel
-	a.cfg.Transport.OnWake(func() {
-		select {
-		case a.wake <- struct{}{}:
-		default: // a wake is waiting already
-		}
-	})
+	a.cfg.Transport.OnWake(a.hint)
 	go a.run(ctx)
 	return nil
+}
+
+// hint lets the loop sync soon.
+func (a *Agent) hint() {
+	select {
+	case a.wake <- struct{}{}:
+	default: // a hint is waiting already
+	}
 }
 
 // Drain asks to contribute what is trained and then to end (SIGTERM). Done tells when. Calling it again changes nothing.

@@ -68,6 +68,8 @@ func (c *complaints) hear(now time.Duration, reply *wire.SyncReply, err error, c
 
 func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 	s.request.Beat = telemetry()
+	s.request.Beat.Sandbox = domain.Clip(a.cfg.Sandbox, wire.MaxText)
+	s.request.Logs = a.pieces
 	b, err := wire.EncodeRequest(&s.request)
 	if err != nil {
 		return nil, err
@@ -76,7 +78,14 @@ func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sync: %w", err)
 	}
-	return wire.DecodeReply(answer)
+	reply, err := wire.DecodeReply(answer)
+	if err == nil {
+		a.pieces = a.read(reply.Logs) // those that were sent have arrived
+		if len(a.pieces) > 0 {
+			a.hint()
+		}
+	}
+	return reply, err
 }
 
 // telemetry measures this process.

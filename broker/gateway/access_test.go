@@ -53,7 +53,7 @@ func TestWhoReachesWhat(t *testing.T) {
 		{readAny, "GET", "/api/v1/runs", ""}, {own, "POST", "/api/v1/runs", "{}"}, {readAny, "GET", "/api/v1/runs/r-1", ""}, {readAny, "GET", "/api/v1/runs/r-1/events", ""},
 		{read, "GET", "/api/v1/runs/r-2", ""}, {read, "GET", "/api/v1/runs/r-2/events", ""}, {read, "GET", "/api/v1/runs/r", ""}, {read, "GET", "/api/v1/runs/none", ""},
 		{read, "GET", "/api/v1/runs/r-1%2f..%2fr-2", ""}, {read, "GET", "/api/v1/runs/r-1%2fx", ""}, {read, "GET", "/api/v1/runs/r-1%2fx/events", ""},
-		{own, "GET", "/api/v1/keys", ""}, {own, "POST", "/api/v1/keys", `{"role":"king"}`}, {own, "DELETE", "/api/v1/keys/k-1", ""},
+		{own, "GET", "/api/v1/runs/r-1/logs", ""}, {own, "GET", "/api/v1/runs/r-2/logs", ""}, {own, "GET", "/api/v1/runs/r-1/logs?bytes=99999", ""}, {own, "GET", "/api/v1/keys", ""}, {own, "POST", "/api/v1/keys", `{"role":"king"}`}, {own, "DELETE", "/api/v1/keys/k-1", ""},
 		{own, "POST", "/api/v1/runs/r-1/cancel", ""}, {own, "POST", "/api/v1/runs/r-1/pause", ""}, {own, "POST", "/api/v1/runs/r-1/resume", ""},
 		{read, "GET", "/api/v1/machines", ""}, {read, "GET", "/api/v1/machines/m", ""}, {own, "POST", "/api/v1/machines/m/drain", ""},
 		{own, "POST", "/api/v1/machines/m/resume", ""}, {own, "POST", "/api/v1/machines/m/revoke", ""},

@@ -134,10 +134,13 @@ func (g *Gateway) permit(c caller, r *http.Request) error {
 		return domain.Denied(op, "an observer's key does not reach this", "use an operator's key: tensorturn key create --role operator")
 	}
 	rest, ok := strings.CutPrefix(path, "/api/v1/runs/")
+	name, page, _ := strings.Cut(rest, "/")
+	if ok && page == "logs" {
+		return domain.Denied(op, "an observer's key does not read what programs print", "use an operator's key: tensorturn key create --role operator")
+	}
 	if c.run == "" || !ok {
 		return nil
 	}
-	name, _, _ := strings.Cut(rest, "/")
 	if plain, err := url.PathUnescape(name); err == nil {
 		name = plain
 	}

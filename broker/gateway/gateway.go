@@ -26,6 +26,7 @@ import (
 	"tensorturn/broker/health"
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
+	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
 	"tensorturn/projections"
@@ -54,6 +55,14 @@ type Decider interface {
 	Do(ctx context.Context, d hub.Do) error
 	// ReadOnly is the reason why the hub takes no commands, nil when it does.
 	ReadOnly() error
+}
+
+// Agents is what can be asked of running agents. The hub's Service is one.
+type Agents interface {
+	// ReadLog asks a machine for a piece of what a run's program printed there.
+	ReadLog(ctx context.Context, m domain.MachineID, w wire.LogWish) (wire.LogPiece, error)
+	// Telemetry is what a machine last said of itself.
+	Telemetry(m domain.MachineID) (wire.Telemetry, bool)
 }
 
 // Enroller makes a machine's identity. It is implemented where identity and embedded server are wired together.
@@ -95,6 +104,7 @@ type Health interface {
 // Config is what the gateway stands on. Every field without "may be" is needed.
 type Config struct {
 	Hub       Decider
+	Agents    Agents
 	Views     Views
 	Log       broker.Log
 	Blobs     broker.Blobs
@@ -231,6 +241,7 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	cfg.Security = []map[string][]string{{"key": {}}}
 	api := humachi.New(r, cfg)
 	g.registerRuns(api)
+	g.registerLogs(api)
 	g.registerMachines(api)
 	g.registerTokens(api)
 	g.registerKeys(api)

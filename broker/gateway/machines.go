@@ -64,5 +64,9 @@ func (g *Gateway) showMachine(verb, key string) (*machineBody, error) {
 	if err != nil {
 		return nil, g.problemOf(err)
 	}
+	if g.cfg.Agents != nil {
+		said, _ := g.cfg.Agents.Telemetry(m.ID)
+		m.Sandbox = said.Sandbox
+	}
 	return &machineBody{Body: m}, nil
 }

@@ -49,6 +49,9 @@ func (s *Service) handle(account string, data []byte, send func([]byte)) {
 // enter puts the request to work, or in the place of an older one that waits.
 func (s *Service) enter(in *incoming) {
 	s.mu.Lock()
+	s.said[in.machine] = in.request.Beat
+	s.wishes.granted(in.machine, in.request.Logs)
+	in.request.Logs = nil
 	g := s.gates[in.machine]
 	if g == nil {
 		g = &gate{}
@@ -111,6 +114,9 @@ func (s *Service) sendReplies() {
 			if !bytes.Equal(newest, r.to.request.Head) {
 				out.Head = newest
 			}
+			s.mu.Lock()
+			out.Logs = s.wishes.of(r.to.machine)
+			s.mu.Unlock()
 			if r.to.request.Renew && s.cfg.Renew != nil {
 				jwt, err := s.cfg.Renew(r.to.machine)
 				if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"tensorturn/broker"
 	"tensorturn/broker/snapshot"
+	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
 )
@@ -91,7 +92,9 @@ type Service struct {
 	owners   map[domain.MachineID]string
 	gates    map[domain.MachineID]*gate
 	readOnly error
-	merging  time.Time // when the merge under way began, zero when none
+	wishes   wishes
+	said     map[domain.MachineID]wire.Telemetry // newest of each machine
+	merging  time.Time                           // when the merge under way began, zero when none
 
 	// What the workers do with a job; tests that are not about weights put their own here before Start.
 	inspect func(context.Context, InspectJob) Inspected
@@ -129,6 +132,7 @@ func NewService(cfg ServiceConfig) *Service {
 		cfg: cfg, queue: make(chan task, maxQueue), replies: make(chan reply, maxReplies),
 		inspects: make(chan InspectJob, maxInspections), merges: make(chan MergeJob, maxMerges), votes: make(chan VoteJob, maxVotes),
 		accounts: map[string]domain.MachineID{}, owners: map[domain.MachineID]string{}, gates: map[domain.MachineID]*gate{},
+		said:    map[domain.MachineID]wire.Telemetry{},
 		closing: make(chan struct{}), unkept: rate.Sometimes{First: 1, Interval: unkeptSaid},
 	}
 	s.heads = newHeadKeeper(cfg.Heads)

@@ -34,6 +34,7 @@ type agentOptions struct {
 	stopLimit  time.Duration
 	python     string // interpreter of process trainers
 	threads    int    // of their numeric libraries, 0: cores divided by slots
+	isolation  isolationOptions
 	logger     zerolog.Logger
 }
 
@@ -87,13 +88,14 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 	if err != nil {
 		return p, err
 	}
-	trainers, err := openers(o)
+	trainers, own, err := openers(ctx, o)
 	if err != nil {
 		return p, err
 	}
 	p.agent, err = agent.New(agent.Config{
 		Incarnation: domain.Incarnation(newID("i")), Slots: o.slots, Build: version, Seed: seed(), StopLimit: o.stopLimit,
 		Transport: p.leaf, Blobs: blobs, Cache: p.cache, Trainer: trainers, Throttle: o.throttle,
+		Sandbox: own.Sandbox(), Logs: trainerLogs{own},
 		Head: readHead(o.dir), SaveHead: func(b []byte) error { return renameio.WriteFile(filepath.Join(o.dir, headFile), b, 0o600) },
 		RenewAfter: untilHalf(p.credential), SaveCredential: p.save, Log: o.logger,
 	})
@@ -109,23 +111,28 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 	return p, nil
 }
 
-// openers chooses the trainer that the run's spec names.
-func openers(o agentOptions) (trainer.Factory, error) {
+// openers chooses the trainer that the run's spec names, and gives the one of owners' programs.
+func openers(ctx context.Context, o agentOptions) (trainer.Factory, *processtrainer.Opener, error) {
 	threads := o.threads
 	if threads == 0 {
 		threads = max(1, runtime.NumCPU()/max(1, o.slots))
 	}
-	own, err := processtrainer.New(processtrainer.Options{Root: filepath.Join(o.dir, "trainers"), Python: o.python, Threads: threads,
-		Environ: os.Environ(), Log: o.logger})
+	held, err := chooseSandbox(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	own, err := processtrainer.New(processtrainer.Options{Root: filepath.Join(o.dir, "trainers"), Python: o.python, Threads: threads,
+		Environ: os.Environ(), Log: o.logger, Limits: o.isolation.limits, Sandbox: held, RequireSandbox: o.isolation.required,
+		Read: o.isolation.read, Hide: []string{o.dir}})
+	if err != nil {
+		return nil, nil, err
 	}
 	return func(ctx context.Context, job trainer.Job) (trainer.Trainer, error) {
 		if job.Spec.Trainer == run.Process {
 			return own.Open(ctx, job)
 		}
 		return builtin.Open(ctx, job)
-	}, nil
+	}, own, nil
 }
 
 // stop ends everything in reverse order.

@@ -88,6 +88,9 @@ func machineShow(a *app) *cobra.Command {
 			if m.Quarantined != "" {
 				rows = append(rows, []string{"quarantined", m.Quarantined})
 			}
+			if m.Sandbox != "" {
+				rows = append(rows, []string{"sandbox", m.Sandbox})
+			}
 			for _, s := range m.Slots {
 				rows = append(rows, []string{"slot " + string(s.Slot), holds(fleet.Machine{Slots: []fleet.Slot{s}})})
 			}

@@ -8,12 +8,19 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"tensorturn/agent/trainer/process/sandbox"
 )
 
 // version is set at link time.
 var version = "dev"
 
-func main() { os.Exit(execute()) }
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == sandbox.HelperWord {
+		os.Exit(sandbox.Main(os.Args[1:])) // the agent's own helper: it becomes an owner's program, so nothing else may have begun
+	}
+	os.Exit(execute())
+}
 
 // execute runs the command line and gives the exit code. A first SIGINT or SIGTERM cancels the context, so that the
 // hub drains and an agent contributes what it has; a second one ends the process.

@@ -105,7 +105,9 @@ func checkProcessData(s *Spec, d *Dataset) error {
 	if _, err := domain.ParseDigest(string(d.Blob)); err != nil {
 		return domain.Invalid("check data", "the packed code has no digest", "submit the run with: tensorturn run submit")
 	}
-	if want := ProcessData(*s, d.Blob); *d != want {
+	want := ProcessData(*s, d.Blob)
+	want.Bytes = d.Bytes // measured, not said
+	if *d != want {
 		return domain.Invalid("check data", fmt.Sprintf("%d training and %d held-out samples, the spec says %d and %d", d.Samples, d.Heldout, want.Samples, want.Heldout),
 			"submit the run with: tensorturn run submit")
 	}

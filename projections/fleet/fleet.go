@@ -26,6 +26,9 @@ type Machine struct {
 	Restarts    int              `json:"restarts"`
 	NKey        string           `json:"nkey"`
 	Account     string           `json:"account"`
+	// Sandbox is what holds owners' programs there, as the machine last said it since the hub started. It is no fact of the
+	// log: the view leaves it empty and the front fills it.
+	Sandbox string `json:"sandbox,omitempty"`
 }
 
 // Slot is one slot and the lease it holds.

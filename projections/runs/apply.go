@@ -39,6 +39,7 @@ func (v *View) apply(r *Run, e event.Envelope) {
 		free(v.slot(r, d.Slot))
 		r.left(d.Slot)
 		r.Totals.TaskFails++
+		failed(r, e, Failure{Slot: d.Slot, Unit: d.Unit, Error: d.Error, Tail: d.Tail})
 	default:
 		v.applyRound(r, e)
 		v.applyContribution(r, e)
@@ -81,6 +82,7 @@ func (v *View) applyRound(r *Run, e event.Envelope) {
 		}
 	case *run.EvaluationFailed:
 		free(v.slot(r, d.Slot))
+		failed(r, e, Failure{Slot: d.Slot, Unit: run.UnitEvaluate, Error: d.Error, Tail: d.Tail})
 	}
 }
 

@@ -38,6 +38,8 @@ type Run struct {
 
 	Members []*Member `json:"members,omitempty"` // of an ensemble, by number
 	Vote    *Vote     `json:"vote,omitempty"`    // of an ensemble
+	// Failures are what trainers failed of, oldest first; at most MaxFailures newest.
+	Failures []Failure `json:"failures,omitempty"`
 }
 
 // Ledger counts samples by accepted contributions.
@@ -147,6 +149,7 @@ func (v *View) Get(id domain.RunID) (Run, bool) {
 	}
 	c.Evaluations = slices.Clone(r.Evaluations)
 	c.Members = copyMembers(r.Members)
+	c.Failures = slices.Clone(r.Failures)
 	return c, true
 }
 

@@ -39,6 +39,7 @@ func (p *program) misbehave(r ask) {
 	}
 	switch p.mode {
 	case "hang", "deaf":
+		fmt.Fprintln(os.Stderr, "\x1b[31mhanging with password=correcthorse")
 		select {}
 	case "SIGKILL":
 		self, _ := os.FindProcess(os.Getpid())

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"tensorturn/agent/trainer/process/sandbox"
+	"tensorturn/broker/gateway"
 	"tensorturn/domain"
 	"tensorturn/domain/run"
 	"tensorturn/projections/replay"
@@ -24,6 +27,9 @@ const lease = 3 * time.Second
 var binary string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == sandbox.HelperWord {
+		os.Exit(sandbox.Main(os.Args[1:]))
+	}
 	if len(os.Args) == 3 && os.Args[1] == "trainer" {
 		plain.Main(os.Args[2])
 		return
@@ -134,6 +140,57 @@ func trainersOf(t *testing.T, dir string) (pids []string) {
 		}
 	}
 	return pids
+}
+
+// What a run's program prints is asked of its machines, through the hub, while it runs and after it has failed.
+func TestRunLogs(t *testing.T) {
+	p, agents := start(t, "a", "b")
+	id := submit(t, p, "hang", 96, 1)
+	var logs []gateway.RunLog
+	p.Await("what it printed", func() bool {
+		p.JSON(&logs, "run", "logs", string(id))
+		return slices.ContainsFunc(logs, func(l gateway.RunLog) bool { return strings.Contains(l.Text, "hanging with") })
+	})
+	if text := p.Must("run", "logs", string(id), "--attempt", "0"); !strings.Contains(text, "hanging with password=[redacted]") || strings.Contains(text, "correcthorse") || strings.Contains(text, "\x1b") {
+		t.Errorf("%q", text)
+	}
+	p.Must("run", "cancel", string(id))
+	failed := p.AwaitEnd(submit(t, p, "exit 1", 96, 1))
+	if text := p.Must("run", "logs", string(failed.ID), "--follow"); !strings.Contains(text, "ZeroDivisionError") {
+		t.Errorf("%q", text)
+	}
+	if n := len(failed.Failures); n == 0 || !slices.Contains(failed.Failures[n-1].Tail, "ZeroDivisionError: division by zero") {
+		t.Errorf("the run remembers %+v", failed.Failures)
+	}
+	for _, agent := range agents {
+		agent.Kill()
+	}
+	p.Await("the machines to be lost", func() bool {
+		said := p.Run("run", "logs", string(failed.ID))
+		return said.Code == 0 && strings.Contains(said.Err, "is lost") && strings.Contains(said.Out, "ZeroDivisionError")
+	})
+	if said := p.Run("run", "logs", string(failed.ID), "--machine", "nobody"); said.Code != 3 {
+		t.Errorf("of an unknown machine: %+v", said)
+	}
+}
+
+// In a sandbox a program trains as it does without; the machine's page says what holds it.
+func TestPlainTrainerInASandbox(t *testing.T) {
+	held := sandbox.Choose(t.Context(), t.TempDir())
+	if !held.Holds() {
+		t.Skipf("this machine has no sandbox: %s", held.Report())
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := kit.NewPool(t, binary, lease)
+	p.StartHub()
+	p.StartAgent("a", "--require-sandbox", "--sandbox-read", exe, "--trainer-memory", "2GiB")
+	check(t, p, p.AwaitEnd(submit(t, p, "good", 480, 2)))
+	if page := p.Must("machine", "show", "a"); !strings.Contains(page, held.Report().String()) {
+		t.Errorf("the machine's page says:\n%s\nwant %s", page, held.Report())
+	}
 }
 
 // Each way a program fails: the fact in the log, the words for its owner, and what became of the chunks.

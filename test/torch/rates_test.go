@@ -1,7 +1,6 @@
 package torch
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,8 +12,8 @@ import (
 func ratesIn(t *testing.T, o *process.Opener) string {
 	t.Helper()
 	var rates []string
-	for _, path := range o.Logs() {
-		b, err := os.ReadFile(path)
+	for _, l := range o.Logs() {
+		b, _, err := o.ReadLog(l, 0, process.MaxLog)
 		if err != nil {
 			t.Fatal(err)
 		}
