@@ -82,7 +82,7 @@ func drawn(r runs.Run, rate float64, width int) string {
 		return s
 	}
 	f := figures(r, rate, "")
-	f[0], f[2] = strings.TrimPrefix(f[0], "round "), strings.Replace(f[2], "loss ", "l ", 1)
+	f[0], f[2] = strings.TrimPrefix(strings.TrimPrefix(f[0], "round "), "members "), strings.Replace(f[2], "loss ", "l ", 1)
 	for len(f) > 1 && len(strings.Join(f, " ")) > width {
 		f = f[:len(f)-1]
 	}
@@ -95,8 +95,7 @@ func figures(r runs.Run, rate float64, of string) []string {
 	if trained(r) > 0 {
 		loss = significant(r.Loss)
 	}
-	f := []string{fmt.Sprintf("round %d/%d", max(r.Rounds.Open, r.Rounds.Merged), r.Rounds.Planned),
-		percent(r.Ledger.Counted, r.Ledger.Expected) + of, "loss " + loss}
+	f := []string{done(r), percent(r.Ledger.Counted, r.Ledger.Expected) + of, "loss " + loss}
 	if rate > 0 && r.Phase == run.PhaseTraining && r.Paused == "" {
 		f = append(f, significant(rate)+"/s")
 		if left := remaining(r); left > 0 {
@@ -104,6 +103,15 @@ func figures(r runs.Run, rate float64, of string) []string {
 		}
 	}
 	return append(f, phase(r))
+}
+
+// done is how much of the run is done: its rounds, or its members.
+func done(r runs.Run) string {
+	if r.Members == nil {
+		return fmt.Sprintf("round %d/%d", max(r.Rounds.Open, r.Rounds.Merged), r.Rounds.Planned)
+	}
+	in, all := membersIn(r)
+	return fmt.Sprintf("members %d/%d", in, all)
 }
 
 // whole renders seconds for people, in whole ones: what is left is a guess.
@@ -118,6 +126,9 @@ func whole(seconds float64) string {
 // trained is the number of samples that slots have trained, those that were given back among them; the last chunk of an
 // epoch may be smaller.
 func trained(r runs.Run) int64 {
+	if r.Members != nil { // members are counted from their checkpoints
+		return r.Ledger.Counted
+	}
 	n := 0
 	for _, s := range r.Slots {
 		n += s.Chunks

@@ -23,7 +23,7 @@ func modelCommand(a *app) *cobra.Command {
 }
 
 func modelExport(a *app) *cobra.Command {
-	return &cobra.Command{Use: "export RUN DIR", Short: "write model.safetensors, config.json and tensorturn.json", Args: args("RUN", "DIR"),
+	return &cobra.Command{Use: "export RUN DIR", Short: "write model.safetensors, config.json and tensorturn.json; of an ensemble members/ and ensemble.json", Args: args("RUN", "DIR"),
 		RunE: func(c *cobra.Command, got []string) error {
 			cl, err := a.client()
 			if err != nil {
@@ -32,6 +32,17 @@ func modelExport(a *app) *cobra.Command {
 			r, err := cl.run(c.Context(), got[0])
 			if err != nil {
 				return err
+			}
+			if r.Members != nil {
+				card, err := a.exportEnsemble(c.Context(), cl, r, got[1])
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.object(card)
+				}
+				a.say("wrote %s and ensemble.json to %s", count(len(card.Members), "member"), got[1])
+				return nil
 			}
 			if r.Rounds.Merged == 0 {
 				return nothingTrained(r)
@@ -109,20 +120,33 @@ func exportModel(ctx context.Context, cl *client, r runs.Run, dir string) (card,
 	if r.Spec.Trainer == run.Process { // the program knows how to build its model
 		return c, writeJSON(filepath.Join(dir, "tensorturn.json"), c)
 	}
-	data, err := blob.Open(ctx, r.Data.Blob, cl.getPart)
+	f, err := factsOf(ctx, cl, r)
 	if err != nil {
 		return c, err
 	}
-	set, err := dataset.Open(data, data.Size())
-	if err != nil {
-		return c, err
-	}
-	f := set.Facts()
-	if err := writeJSON(filepath.Join(dir, "config.json"), config{ModelType: "tensorturn-" + r.Spec.Model.Kind, Features: f.Features(), Hidden: r.Spec.Model.Hidden,
-		Activation: "relu", Classes: f.Classes, Columns: f.Columns, Mean: f.Mean, Std: f.Std, TensorOrder: "torch.nn.Sequential(Linear, ReLU, ..., Linear)"}); err != nil {
+	if err := writeJSON(filepath.Join(dir, "config.json"), configOf(r.Spec, *f)); err != nil {
 		return c, err
 	}
 	return c, writeJSON(filepath.Join(dir, "tensorturn.json"), c)
+}
+
+// factsOf reads what packing found from the stored data set.
+func factsOf(ctx context.Context, cl *client, r runs.Run) (*dataset.Facts, error) {
+	data, err := blob.Open(ctx, r.Data.Blob, cl.getPart)
+	if err != nil {
+		return nil, err
+	}
+	set, err := dataset.Open(data, data.Size())
+	if err != nil {
+		return nil, err
+	}
+	f := set.Facts()
+	return &f, nil
+}
+
+func configOf(s run.Spec, f dataset.Facts) config {
+	return config{ModelType: "tensorturn-" + s.Model.Kind, Features: f.Features(), Hidden: s.Model.Hidden,
+		Activation: "relu", Classes: f.Classes, Columns: f.Columns, Mean: f.Mean, Std: f.Std, TensorOrder: "torch.nn.Sequential(Linear, ReLU, ..., Linear)"}
 }
 
 // copyBlob writes a blob to a file in one step and gives the SHA-256 of its bytes.

@@ -42,7 +42,16 @@ func (a *app) showRun(r runs.Run, waits string) {
 		rows = append(rows, []string{"waits for", waits})
 	}
 	rows = append(rows,
-		[]string{"ledger", fmt.Sprintf("%d of %s counted (%s)", r.Ledger.Counted, count(r.Ledger.Expected, "sample"), percent(r.Ledger.Counted, r.Ledger.Expected))},
+		[]string{"ledger", fmt.Sprintf("%d of %s counted (%s)", r.Ledger.Counted, count(r.Ledger.Expected, "sample"), percent(r.Ledger.Counted, r.Ledger.Expected))})
+	if r.Members != nil {
+		a.table([]string{"FIELD", "VALUE"}, append(rows, ensembleRows(r)...))
+		a.print("")
+		a.memberTable(r)
+		a.print("")
+		a.table([]string{"SETTING", "IN FORCE"}, settings(r.Spec))
+		return
+	}
+	rows = append(rows,
 		[]string{"rounds", fmt.Sprintf("%d of %d merged", r.Rounds.Merged, r.Rounds.Planned)})
 	if r.Rounds.Open > 0 {
 		rows = append(rows, []string{"open round", fmt.Sprintf("%d: %d of %s counted", r.Rounds.Open, r.Rounds.Counted, count(r.Rounds.Chunks, "chunk"))})

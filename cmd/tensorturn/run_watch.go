@@ -62,7 +62,11 @@ func (a *app) watch(ctx context.Context, cl *client, id domain.RunID) error {
 		return withExit(exitRunFailed, domain.Conflict("run "+string(id), "it was cancelled: "+r.Reason, ""))
 	}
 	a.say("take the model out with: tensorturn model export %s DIR", id)
-	a.say("compute every merge again with: tensorturn run replay %s --verify", id)
+	if r.Members != nil {
+		a.say("compute the vote again with: tensorturn run replay %s --verify", id)
+	} else {
+		a.say("compute every merge again with: tensorturn run replay %s --verify", id)
+	}
 	if !r.Evaluated {
 		return withExit(exitDegraded, domain.Conflict("run "+string(id), "it completed, but could not be evaluated", "see: tensorturn run replay "+string(id)))
 	}
@@ -118,6 +122,7 @@ var loudFacts = map[string]bool{
 	run.NameRoundMerged: true, run.NameEvaluated: true, run.NameCompleted: true,
 	run.NamePaused: true, run.NameResumed: true, run.NameCancelled: true, run.NameFailed: true,
 	run.NameLeaseExpired: true, run.NameTaskFailed: true, run.NameEvaluationFailed: true,
+	run.NameMemberPredicted: true, run.NameMemberRequeued: true, run.NameMemberDropped: true, run.NameMemberMuted: true, run.NameVoted: true,
 	run.NameContributionRefused: true, run.NameContributionRevoked: true, run.NameRoundExtended: true,
 }
 

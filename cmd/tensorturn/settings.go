@@ -46,7 +46,19 @@ func walkSettings(at string, v reflect.Value, emit func(name, value string)) {
 // applies reports whether a setting has an effect with the run's trainer, optimizer and schedule.
 func applies(s run.Spec, name string) bool {
 	group, _, _ := strings.Cut(name, ".")
+	if s.IsEnsemble() {
+		switch name {
+		case "round.chunks", "round.deadline_seconds", "outer.lr", "outer.momentum", "codec", "max_chunks_per_contribution", "evaluate_every", "keep_every":
+			return false
+		}
+	}
 	switch {
+	case name == "ensemble":
+		return false // walked into where there is one
+	case name == "output":
+		return s.Output != ""
+	case strings.HasPrefix(name, "ensemble.recipe.grid."):
+		return s.Ensemble.Recipe.Grid.Size() > 1
 	case name == "data.path", name == "data.label", name == "data.holdout", group == "model", group == "optimizer", group == "schedule":
 		if s.Trainer == run.Process {
 			return false

@@ -31,6 +31,8 @@ func waits(r runs.Run, ms []fleet.Machine) string {
 	}
 	work := slices.ContainsFunc(ms, usable)
 	switch {
+	case r.Phase == run.PhaseVoting:
+		parts = append(parts, "waiting for the vote")
 	case r.Phase == run.PhaseEvaluating:
 		parts = append(parts, "waiting for evaluation")
 	case r.Rounds.Stalled:
@@ -154,6 +156,9 @@ const tinyChunk = 0.1 // seconds
 
 // chunkHint speaks of chunks that are too short, once a speed is known; empty when they are not.
 func chunkHint(r runs.Run) string {
+	if r.Members != nil {
+		return "" // nobody waits for a chunk of a member
+	}
 	chunks, seconds := 0, 0.0
 	for _, s := range r.Slots {
 		chunks, seconds = chunks+s.Chunks, seconds+s.Seconds

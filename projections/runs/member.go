@@ -43,9 +43,9 @@ type Stretch struct {
 
 // Vote is the members' common answer on held-out data.
 type Vote struct {
-	Members []run.VoteInput `json:"members"` // by number; the lists of the result have this order
-	Single  *run.VoteInput  `json:"single,omitempty"`
-	vote.Result
+	Members     []run.VoteInput `json:"members"` // by number; the lists of the result have this order
+	Single      *run.VoteInput  `json:"single,omitempty"`
+	vote.Result `json:"result"`
 }
 
 // beginMembers makes the members of an ensemble, all waiting.
@@ -139,13 +139,14 @@ func (v *View) applyMember(r *Run, e event.Envelope) {
 	case *run.MemberCheckpointed:
 		if m := r.Member(d.Member); m != nil {
 			v.seen(r, m, d.Slot, d.Chunks, d.Samples)
-			m.Loss = d.Loss
+			m.Loss, r.Loss = d.Loss, d.Loss
 			m.Saved++
 		}
 	case *run.MemberTrained:
 		if m := r.Member(d.Member); m != nil {
 			v.seen(r, m, d.Slot, d.Chunks, d.Samples)
 			m.Weights, m.Params, m.Loss = d.Weights, d.Params, d.Loss
+			r.Loss = d.Loss
 		}
 	case *run.MemberPredicted:
 		if m := r.Member(d.Member); m != nil {
