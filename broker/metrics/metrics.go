@@ -41,11 +41,12 @@ type Metrics struct {
 	registry *prometheus.Registry
 	read     func() Gauges
 
-	events, steals, stolen, expired, samples prometheus.Counter
-	refused, authFailed, infers              *prometheus.CounterVec
-	inferred                                 prometheus.Histogram
-	rounds                                   prometheus.Histogram
-	units                                    *prometheus.HistogramVec
+	events, steals, stolen, expired, samples, merged prometheus.Counter
+	refused, authFailed, infers                      *prometheus.CounterVec
+	inferred                                         prometheus.Histogram
+	rounds, appends                                  prometheus.Histogram
+	disagreement                                     prometheus.Gauge
+	units                                            *prometheus.HistogramVec
 
 	mu     sync.Mutex
 	live   bool
@@ -80,6 +81,11 @@ func New(version string, read func() Gauges) *Metrics {
 	m.stolen = counter("stolen_chunks_total", "Chunks that were stolen.")
 	m.expired = counter("leases_expired_total", "Leases that ended because their holder was silent or made no progress.")
 	m.samples = counter("samples_counted_total", "Samples that the ledger counted.")
+	m.merged = counter("merge_bytes_total", "Bytes of the contributions that merges read.")
+	m.appends = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "tensorturn", Name: "event_append_seconds", Help: "From handing a batch of events to the log to its acknowledgement, synced.",
+		Buckets: prometheus.ExponentialBuckets(250e-6, 2, 16)})
+	m.disagreement = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tensorturn", Name: "vote_disagreement_ratio",
+		Help: "Held-out rows on which two members of the newest ensemble disagree, mean over all pairs."})
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tensorturn", Name: "contributions_refused_total", Help: "Contributions that failed a gate."}, []string{"reason"})
 	m.authFailed = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tensorturn", Name: "auth_failures_total", Help: "Callers that were refused, by what was wrong with their key."}, []string{"reason"})
 	m.infers = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tensorturn", Name: "infer_requests_total", Help: "Requests for predictions, by deployed model and HTTP status."}, []string{"model", "code"})
@@ -91,7 +97,7 @@ func New(version string, read func() Gauges) *Metrics {
 		Buckets: prometheus.ExponentialBuckets(1, 2, 16)}, []string{"unit"})
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tensorturn", Name: "build_info", Help: "The hub's version.", ConstLabels: prometheus.Labels{"version": version}})
 	info.Set(1)
-	m.registry.MustRegister(m.refused, m.authFailed, m.infers, m.inferred, m.rounds, m.units, info, m)
+	m.registry.MustRegister(m.refused, m.authFailed, m.infers, m.inferred, m.rounds, m.appends, m.disagreement, m.units, info, m)
 	return m
 }
 
@@ -116,6 +122,9 @@ func (m *Metrics) Inferred(model domain.ModelID, code int, took time.Duration) {
 	m.infers.WithLabelValues(string(model), strconv.Itoa(code)).Inc()
 	m.inferred.Observe(took.Seconds())
 }
+
+// Appended measures one append to the log, one that failed too: a store in trouble is slow before it is dead.
+func (m *Metrics) Appended(took time.Duration) { m.appends.Observe(took.Seconds()) }
 
 // Parts implements hub.Follower: what is under way.
 func (m *Metrics) Parts() []freeze.Part {
@@ -145,6 +154,10 @@ func (m *Metrics) count(e event.Envelope) {
 		m.stolen.Add(float64(len(d.Chunks)))
 	case *run.LeaseExpired:
 		m.expired.Inc()
+	case *run.RoundMerged:
+		m.merged.Add(float64(d.InputBytes))
+	case *run.Voted:
+		m.disagreement.Set(d.Result.Disagreement)
 	case *run.ContributionAccepted:
 		m.samples.Add(float64(d.Samples))
 	case *run.ContributionRefused:
@@ -174,6 +187,8 @@ func (m *Metrics) follow(e event.Envelope) {
 	case *run.LeaseExpired:
 		m.ended(d.Slot, e.Time)
 	case *run.TaskFailed:
+		m.ended(d.Slot, e.Time)
+	case *run.EvaluationFailed:
 		m.ended(d.Slot, e.Time)
 	case *run.Failed, *run.Cancelled, *run.Completed:
 		for k := range m.opened {

@@ -10,7 +10,6 @@ import (
 	"tensorturn/broker/feed"
 	"tensorturn/broker/identity"
 	"tensorturn/broker/jetstream"
-	"tensorturn/broker/metrics"
 	"tensorturn/broker/webhook"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
@@ -32,7 +31,6 @@ func (h *hubProcess) openFeed() {
 	h.publisher = feed.NewPublisher(h.store.Feed, h.source, h.opts.logger)
 	h.hooks = webhook.New(webhook.Config{Dir: filepath.Join(h.opts.dir, "webhooks"), Source: h.source, Private: h.opts.privateWebhooks,
 		Version: version, Now: time.Now, Logger: h.opts.logger})
-	h.metrics = metrics.New(version, h.gauges)
 	h.service.Follow(h.source)
 	h.service.Follow(h.metrics)
 	h.later(func() error { h.publisher.Stop(); return nil }) // after the service, so that its last events are published

@@ -1,12 +1,27 @@
 package main
 
 import (
+	"context"
 	"time"
 
+	"tensorturn/broker"
 	"tensorturn/broker/metrics"
 	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
 )
+
+// timedLog is a log whose appends are measured.
+type timedLog struct {
+	broker.Log
+	metrics *metrics.Metrics
+}
+
+// Append implements broker.Log.
+func (l timedLog) Append(ctx context.Context, expect uint64, recs []broker.Record) (uint64, error) {
+	began := time.Now()
+	defer func() { l.metrics.Appended(time.Since(began)) }()
+	return l.Log.Append(ctx, expect, recs)
+}
 
 // gauges reads for one scrape what the views know.
 func (h *hubProcess) gauges() metrics.Gauges {

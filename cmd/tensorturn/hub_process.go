@@ -210,10 +210,11 @@ func (h *hubProcess) startService(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.metrics = metrics.New(version, h.gauges)
 	h.service = hub.NewService(hub.ServiceConfig{
 		Core:     hub.Config{Timing: domain.TimingOf(h.opts.lease), Process: newID("h"), Known: h.knownHead()},
 		KeepHead: h.keepHead,
-		Log:      h.store.Log, Registry: registry(), Blobs: h.store.Blobs, Beats: h.store.Heartbeats,
+		Log:      timedLog{h.store.Log, h.metrics}, Registry: registry(), Blobs: h.store.Blobs, Beats: h.store.Heartbeats,
 		Link: hub.NewNATSLink(nc), Renew: h.renew, Admit: h.admit, CutOff: h.cutOff, Heads: h.keys.Heads(),
 		Snapshots: h.snapshots, Version: programID(),
 		Full: h.health.Full, Logger: h.opts.logger,

@@ -11,7 +11,7 @@ import (
 // builds it, without the race detector: the processes shall run at their real speed.
 func Build(root, dir string) (string, error) {
 	bin := filepath.Join(dir, "tensorturn")
-	c := exec.Command("go", "build", "-o", bin, "./cmd/tensorturn")
+	c := exec.Command("go", "build", "-trimpath", "-o", bin, "./cmd/tensorturn")
 	c.Dir = root
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {

@@ -3,7 +3,6 @@ package outsiders
 import (
 	"bufio"
 	"context"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,33 +80,5 @@ func TestCurlFollowsAndResumes(t *testing.T) {
 	machines, _ := events(t, curl(t, p, kit.Patience, "follow=false&kind=machine", ""))
 	if len(machines) == 0 || !strings.HasPrefix(machines[0].Subject, "machines/") {
 		t.Errorf("machines: %+v", machines)
-	}
-}
-
-// TestPrometheusScrapes reads /metrics as Prometheus does, with the operator's key, and not without it.
-func TestPrometheusScrapes(t *testing.T) {
-	p := kit.NewPool(t, binary, lease)
-	p.StartHub()
-	p.StartAgent("a")
-	p.AwaitEnd(p.Submit(spec(t, 1)))
-	resp := api(t, p, "/metrics", nil)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatalf("%s %v", resp.Status, err)
-	}
-	for _, want := range []string{`tensorturn_agents{state="online"} 1`, `tensorturn_runs{phase="completed"} 1`, "tensorturn_samples_counted_total 1", "tensorturn_view_lag_events{view=\"views\"} 0"} {
-		if !strings.Contains(string(body), want) {
-			t.Errorf("no %s in\n%s", want, body)
-		}
-	}
-	client, _ := operator(t, p)
-	without, err := client.Get(p.URL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer without.Body.Close()
-	if without.StatusCode != 401 {
-		t.Errorf("without a key: %s", without.Status)
 	}
 }
