@@ -15,7 +15,7 @@ import (
 
 // Every route with every caller: who gets in, and what the others are told.
 func TestWhoReachesWhat(t *testing.T) {
-	r := newRig(t, nil)
+	r := newRig(t, func(c *gateway.Config) { past(t, c.Log, deployed("digits", 1, "r-0")) })
 	part := []byte("part")
 	d := string(blob.Sum(part))
 	live, _ := r.enrol("live")
@@ -35,7 +35,6 @@ func TestWhoReachesWhat(t *testing.T) {
 	sly := r.submission("r-3")
 	sly["spec"].(map[string]any)["name"] = "r-1/x" // found by a name that begins as another's id does
 	r.api("POST", "/api/v1/runs", sly, nil)
-	r.deploy("digits", "r-1")
 	for name, in := range map[string]gateway.CreateKey{"operator's key": {Role: pool.RoleOperator}, "observer": {Role: pool.RoleObserver},
 		"observer of r-1": {Role: pool.RoleObserver, Run: "r-1"}, "model key": {Model: "digits"}, "revoked key": {Role: pool.RoleOperator}} {
 		k := r.newKey(in)
@@ -53,7 +52,10 @@ func TestWhoReachesWhat(t *testing.T) {
 		{readAny, "GET", "/api/v1/runs", ""}, {own, "POST", "/api/v1/runs", "{}"}, {readAny, "GET", "/api/v1/runs/r-1", ""}, {readAny, "GET", "/api/v1/runs/r-1/events", ""},
 		{read, "GET", "/api/v1/runs/r-2", ""}, {read, "GET", "/api/v1/runs/r-2/events", ""}, {read, "GET", "/api/v1/runs/r", ""}, {read, "GET", "/api/v1/runs/none", ""},
 		{read, "GET", "/api/v1/runs/r-1%2f..%2fr-2", ""}, {read, "GET", "/api/v1/runs/r-1%2fx", ""}, {read, "GET", "/api/v1/runs/r-1%2fx/events", ""},
-		{own, "GET", "/api/v1/runs/r-1/logs", ""}, {own, "GET", "/api/v1/runs/r-2/logs", ""}, {own, "GET", "/api/v1/runs/r-1/logs?bytes=99999", ""}, {own, "GET", "/api/v1/keys", ""}, {own, "POST", "/api/v1/keys", `{"role":"king"}`}, {own, "DELETE", "/api/v1/keys/k-1", ""},
+		{own, "GET", "/api/v1/runs/r-1/logs", ""}, {own, "GET", "/api/v1/runs/r-2/logs", ""}, {own, "GET", "/api/v1/runs/r-1/logs?bytes=99999", ""},
+		{own, "GET", "/api/v1/keys", ""}, {own, "POST", "/api/v1/keys", `{"role":"king"}`}, {own, "DELETE", "/api/v1/keys/k-1", ""},
+		{read, "GET", "/api/v1/models", ""}, {read, "GET", "/api/v1/models/digits", ""}, {own, "POST", "/api/v1/models", `{"run":"none","name":"x"}`},
+		{own, "POST", "/api/v1/models/none/rollback", ""}, {own, "DELETE", "/api/v1/models/none", ""},
 		{own, "POST", "/api/v1/runs/r-1/cancel", ""}, {own, "POST", "/api/v1/runs/r-1/pause", ""}, {own, "POST", "/api/v1/runs/r-1/resume", ""},
 		{read, "GET", "/api/v1/machines", ""}, {read, "GET", "/api/v1/machines/m", ""}, {own, "POST", "/api/v1/machines/m/drain", ""},
 		{own, "POST", "/api/v1/machines/m/resume", ""}, {own, "POST", "/api/v1/machines/m/revoke", ""},

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"tensorturn/broker/gateway/v2"
 	"tensorturn/broker/identity"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
@@ -14,11 +15,9 @@ import (
 	"tensorturn/projections/keys"
 )
 
-// Counts are the figures that the front keeps for Prometheus: broker/metrics implements it.
-type Counts interface {
-	// AuthFailed counts a refused caller. reason is one of a fixed few.
-	AuthFailed(reason string)
-}
+// Counts are the figures that the front keeps for Prometheus: broker/metrics implements it. Reasons of refused callers are
+// a fixed few.
+type Counts = v2.Counts
 
 // Reasons of refused callers, as they are counted.
 const (

@@ -23,12 +23,15 @@ import (
 	"golang.org/x/time/rate"
 
 	"tensorturn/broker"
+	"tensorturn/broker/gateway/v2"
 	"tensorturn/broker/health"
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
+	"tensorturn/broker/inference"
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/pool"
 	"tensorturn/projections"
 	"tensorturn/projections/fleet"
 	"tensorturn/projections/keys"
@@ -55,6 +58,8 @@ type Decider interface {
 	Do(ctx context.Context, d hub.Do) error
 	// ReadOnly is the reason why the hub takes no commands, nil when it does.
 	ReadOnly() error
+	// Deployment says what deploying a run would record, as the log stands.
+	Deployment(ctx context.Context, c pool.DeployModel) (pool.DeployModel, error)
 }
 
 // Agents is what can be asked of running agents. The hub's Service is one.
@@ -116,6 +121,7 @@ type Config struct {
 	Webhooks  Webhooks
 	Metrics   http.Handler // Prometheus' text format
 	Counts    Counts
+	Inference func(pool.Where) inference.Backend // who answers for models there, nil for nobody
 	Health    Health
 	Door      *Door        // the port, if it was opened before; may be nil
 	Websocket string       // loopback address of the embedded server's WebSocket listener
@@ -136,6 +142,7 @@ type Gateway struct {
 	cfg        Config
 	door       *Door
 	handler    http.Handler
+	v2         *v2.API
 	base       context.Context
 	enrolments *rate.Limiter
 	sockets    *admission
@@ -159,6 +166,7 @@ func New(cfg Config) *Gateway {
 		g.door = NewDoor(cfg.Logger)
 	}
 	g.base = g.door.base
+	g.v2 = g.newV2()
 	g.handler = g.routes()
 	return g
 }
@@ -173,18 +181,34 @@ func (g *Gateway) Start(l net.Listener, tlsConfig *tls.Config) {
 }
 
 // Open lets the requests in that come to the door, those that wait at it first.
-func (g *Gateway) Open() { g.door.admit(g) }
+func (g *Gateway) Open() {
+	g.v2.Start()
+	g.door.admit(g)
+}
 
 // Stop stops the door and waits for the WebSockets that it does not know. It may be called without Start, and again.
 func (g *Gateway) Stop() error {
 	err := g.door.Stop()
+	g.v2.Stop()                  // the hub still takes what it counted
 	g.sockets.outstanding.Wait() // Shutdown does not know upgraded connections; their ends were cut by stop
 	return err
 }
 
 // routes is the table of everything that can be reached. Without a key: health, enrolment, install, and the WebSocket,
-// which the NATS server itself authenticates.
+// which the NATS server itself authenticates. Below /v2 keys, refusals and even unknown methods are V2's own, so that nothing of
+// this table comes before it.
 func (g *Gateway) routes() http.Handler {
+	table := g.table()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rest, ok := strings.CutPrefix(r.URL.Path, "/v2"); ok && (rest == "" || rest[0] == '/') {
+			g.v2.ServeHTTP(w, r)
+			return
+		}
+		table.ServeHTTP(w, r)
+	})
+}
+
+func (g *Gateway) table() http.Handler {
 	r := chi.NewRouter()
 	r.Use(g.recovered)
 	r.Get("/healthz", g.health)
@@ -220,7 +244,8 @@ func (g *Gateway) routes() http.Handler {
 }
 
 // apiText is the description in the OpenAPI document: what huma's routes do not show.
-const apiText = "Every request carries `Authorization: Bearer <key>`: the operator's key, or one of `/api/v1/keys`. An observer's key may read runs, " +
+const apiText = "Every request carries `Authorization: Bearer <key>`: the operator's key, or one of `/api/v1/keys`. Deployed models are asked under `/v2` " +
+	"by the Open Inference Protocol, with keys of their own. An observer's key may read runs, " +
 	"machines, models and events and nothing else, or one run alone. A POST may carry `Idempotency-Key`, so that it can be " +
 	"repeated when its answer got lost. Lists come in pages: `after`, `limit`, and a `Link` header with the next one. Besides the paths below: " +
 	"`GET /api/v1/log?from=N` streams the records of the event log as lines of JSON; " +
@@ -245,6 +270,7 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	g.registerMachines(api)
 	g.registerTokens(api)
 	g.registerKeys(api)
+	g.registerModels(api)
 	g.registerLog(api)
 	g.registerHealth(api)
 	g.registerObservers(api)

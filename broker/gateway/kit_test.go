@@ -21,10 +21,12 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"tensorturn/broker"
 	"tensorturn/broker/gateway"
 	"tensorturn/broker/health"
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
+	"tensorturn/broker/inference"
 	"tensorturn/broker/memory"
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
@@ -52,6 +54,7 @@ type rig struct {
 	clock   atomic.Int64 // nanoseconds that the front's clock runs ahead
 	logged  *lines
 	failed  counted
+	backend inference.Backend // of tests about models
 	health  room
 }
 
@@ -69,6 +72,8 @@ func (c *counted) AuthFailed(reason string) {
 	}
 	c.by[reason]++
 }
+
+func (c *counted) Inferred(domain.ModelID, int, time.Duration) {}
 
 func (c *counted) of(reason string) int {
 	c.mu.Lock()
@@ -159,7 +164,7 @@ func (r *rig) start(l net.Listener, change func(*gateway.Config), tune ...func(*
 		Blobs: r.blobs, Logger: zerolog.Nop()})
 	cfg := gateway.Config{Hub: r.service, Agents: r.service, Views: gateway.NewViews(), Log: r.log, Blobs: r.blobs, Registry: registry(),
 		Operator: func(k string) bool { return k == r.key }, Enrol: r, Websocket: "127.0.0.1:1", PublicURL: "https://" + r.addr, CA: r.keys.CA(), Pin: r.keys.Pin(), Secret: r.keys.RepeatSecret(),
-		Counts: &r.failed, Health: &r.health, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("up 1\n")) }),
+		Counts: &r.failed, Inference: func(pool.Where) inference.Backend { return r.backend }, Health: &r.health, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("up 1\n")) }),
 		HeadKey: []byte("head"), Binary: "/dev/null", Version: "v1 $(rm -rf /)", Now: r.now, NewID: r.newID, Logger: zerolog.New(r.logged)}
 	r.service.OnCommitted(func(es []event.Envelope) {
 		if err := cfg.Views.Engine.Apply(es...); err != nil {
@@ -359,10 +364,21 @@ func (r *rig) newKey(in gateway.CreateKey) gateway.CreatedKey {
 	return k
 }
 
-// deploy records a deployment of a run, whatever its state.
-func (r *rig) deploy(model domain.ModelID, id domain.RunID) {
-	r.t.Helper()
+// past writes facts into a log before a hub reads it: what has happened may be invented.
+func past(t testing.TB, log broker.Log, facts ...event.Event) {
+	t.Helper()
+	c := broker.NewCommitter(log, registry())
+	if err := c.Open(t.Context(), func(event.Envelope) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	all := append([]event.Event{{Kind: event.KindPool, ID: pool.ID, Data: &pool.Founded{At: time.Now().UnixMicro()}}}, facts...)
+	if _, err := c.Commit(t.Context(), time.Now(), []broker.Group{{Command: "c-past", Actor: "hub", Events: all}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deployed is the fact that a run's model was deployed.
+func deployed(model domain.ModelID, version int, id domain.RunID) event.Event {
 	d := event.Digest([]byte(id))
-	r.must(r.service.Do(context.Background(), hub.Do{Command: domain.CommandID(r.newID("c")), Actor: "hub", Targets: []hub.Target{{Kind: event.KindPool, ID: pool.ID,
-		Command: pool.DeployModel{Model: model, Run: id, Kind: "mlp", Weights: d, Layout: d, Data: d, Where: pool.WhereHub}}}}))
+	return event.Event{Kind: event.KindPool, ID: pool.ID, Data: &pool.ModelDeployed{Model: model, Version: version, Run: id, Kind: "mlp", Weights: d, Layout: d, Data: d, Where: pool.WhereHub}}
 }

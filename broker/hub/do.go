@@ -7,6 +7,7 @@ import (
 	"tensorturn/domain"
 	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
+	"tensorturn/domain/pool"
 	"tensorturn/domain/run"
 )
 
@@ -97,6 +98,13 @@ func (b *batch) decide(t Target) ([]event.Data, error) {
 		}
 		return b.decideMachine(domain.MachineID(t.ID), cmd)
 	case event.KindPool:
+		if c, ok := t.Command.(pool.DeployModel); ok {
+			filled, err := f.deployment(c)
+			if err != nil {
+				return nil, err
+			}
+			t.Command = filled
+		}
 		return decidePool(f.pool, t.Command)
 	}
 	return nil, domain.Invalid("decide", fmt.Sprintf("%q is no kind of aggregate", t.Kind), "")

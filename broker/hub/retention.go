@@ -68,6 +68,7 @@ func (c *Core) References() []domain.Digest {
 			add(s.Evaluation.Model)
 		}
 	}
+	add(c.fold.deployed()...)
 	for _, o := range c.mem.inspect {
 		add(o.job.Offer.Blob)
 	}

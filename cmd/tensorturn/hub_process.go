@@ -23,6 +23,7 @@ import (
 	"tensorturn/broker/health"
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
+	"tensorturn/broker/inference"
 	"tensorturn/broker/jetstream"
 	"tensorturn/broker/metrics"
 	"tensorturn/broker/snapshot"
@@ -62,6 +63,7 @@ type hubProcess struct {
 	hooks     *webhook.Hooks
 	metrics   *metrics.Metrics
 	health    *health.Monitor
+	engine    *inference.Engine
 	door      *gateway.Door
 	snapshots *snapshot.Store
 	stops     []func() error
@@ -220,6 +222,7 @@ func (h *hubProcess) startService(ctx context.Context) error {
 		Full: h.health.Full, Logger: h.opts.logger,
 	})
 	h.openFeed()
+	h.openInference()
 	h.front = gateway.New(h.frontConfig())
 	h.later(func() error { h.service.Stop(); return nil })
 	if err := h.service.Start(ctx); err != nil {
@@ -243,7 +246,7 @@ func (h *hubProcess) frontConfig() gateway.Config {
 	h.service.Follow(viewFollower{h})
 	return gateway.Config{
 		Hub: h.service, Agents: h.service, Views: h.views, Log: h.store.Log, Blobs: h.store.Blobs, Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
-		Events: h.source, Observers: h, Webhooks: h.hooks, Metrics: h.metrics.Handler(), Counts: h.metrics, Health: h.health, Door: h.door,
+		Events: h.source, Observers: h, Webhooks: h.hooks, Metrics: h.metrics.Handler(), Counts: h.metrics, Inference: h.inference, Health: h.health, Door: h.door,
 		Websocket: h.broker.WebsocketAddr(), PublicURL: h.url, CA: h.keys.CA(), Pin: h.keys.Pin(), Secret: h.keys.RepeatSecret(),
 		HeadKey: h.keys.Head().Public().(ed25519.PublicKey), Binary: binary, Version: version, Now: time.Now, NewID: newID, Logger: h.opts.logger,
 	}

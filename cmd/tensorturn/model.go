@@ -19,7 +19,8 @@ import (
 )
 
 func modelCommand(a *app) *cobra.Command {
-	return group("model", "take trained models out, and ask where they come from", modelExport(a), modelLineage(a))
+	return group("model", "take trained models out, deploy them, and ask where they come from", modelExport(a), modelLineage(a),
+		modelDeploy(a), modelList(a), modelRollback(a), modelRetire(a))
 }
 
 func modelExport(a *app) *cobra.Command {

@@ -6,6 +6,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/vote"
 )
 
 // Where says which processes answer for a model.
@@ -39,17 +40,21 @@ type (
 		Version int            `msgpack:"version"` // 1, 2, ...: never used twice under one name
 		Run     domain.RunID   `msgpack:"run"`
 		Kind    string         `msgpack:"kind"`              // the run's model kind ("mlp"), or "ensemble"
-		Weights domain.Digest  `msgpack:"weights"`           // manifest of the weights; of an ensemble, of its ensemble.json
+		Weights domain.Digest  `msgpack:"weights"`           // manifest of the weights; of an ensemble, the digest of its members' list
 		Layout  domain.Digest  `msgpack:"layout"`            // of the tensors' names, types and shapes
 		Data    domain.Digest  `msgpack:"data"`              // manifest of the packed data: its statistics standardise inputs
 		Where   Where          `msgpack:"where"`             // hub or agents
 		Members []Member       `msgpack:"members,omitempty"` // of an ensemble, in the order of their numbers
+		// Rule and Temperature of an ensemble are those of its run's vote.
+		Rule        vote.Rule `msgpack:"rule,omitempty"`
+		Temperature float64   `msgpack:"temperature,omitempty"`
 	}
 	// Member is one model of a deployed ensemble.
 	Member struct {
 		Number  int           `msgpack:"number" json:"number"`
 		Weights domain.Digest `msgpack:"weights" json:"weights"`
 		Layout  domain.Digest `msgpack:"layout" json:"layout"`
+		Weight  float64       `msgpack:"weight,omitempty" json:"weight"` // in the vote
 	}
 	// ModelRolledBack lets an earlier version answer again.
 	ModelRolledBack struct {
@@ -95,6 +100,9 @@ type (
 		Data    domain.Digest
 		Where   Where
 		Members []Member
+
+		Rule        vote.Rule
+		Temperature float64
 	}
 	// RollBackModel goes back to version To; 0 is the newest before the present one.
 	RollBackModel struct {
@@ -158,7 +166,7 @@ func decideDeploy(s *State, c DeployModel) ([]event.Data, error) {
 		return nil, nil // the same command again
 	}
 	return []event.Data{&ModelDeployed{Model: c.Model, Version: m.Count + 1, Run: c.Run, Kind: c.Kind, Weights: c.Weights,
-		Layout: c.Layout, Data: c.Data, Where: c.Where, Members: c.Members}}, nil
+		Layout: c.Layout, Data: c.Data, Where: c.Where, Members: c.Members, Rule: c.Rule, Temperature: c.Temperature}}, nil
 }
 
 func decideRollBack(s *State, c RollBackModel) ([]event.Data, error) {

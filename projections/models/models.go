@@ -10,6 +10,7 @@ import (
 	"tensorturn/domain/event"
 	"tensorturn/domain/freeze"
 	"tensorturn/domain/pool"
+	"tensorturn/domain/vote"
 )
 
 // Model is one deployed name as people see it.
@@ -31,6 +32,9 @@ type Version struct {
 	Where    pool.Where    `json:"where"`
 	Members  []pool.Member `json:"members,omitempty"`
 	Deployed time.Time     `json:"deployed"`
+
+	Rule        vote.Rule `json:"rule,omitempty"` // of an ensemble
+	Temperature float64   `json:"temperature,omitempty"`
 }
 
 // Find gives the version of the number; 0 is the one that answers.
@@ -97,7 +101,8 @@ func (v *View) Apply(e event.Envelope) {
 		m.Serving, m.Retired = d.Version, false
 		kept := slices.Clone(m.Versions[max(0, len(m.Versions)+1-pool.MaxVersions):])
 		m.Versions = append(kept, Version{Version: d.Version, Run: d.Run, Kind: d.Kind, Weights: d.Weights, Layout: d.Layout, Data: d.Data,
-			Where: d.Where, Members: d.Members, Deployed: e.Time})
+			Where: d.Where, Members: d.Members, Deployed: e.Time,
+			Rule: d.Rule, Temperature: d.Temperature})
 	case *pool.ModelRolledBack:
 		if i, ok := v.place(d.Model); ok {
 			v.list[i].Serving = d.To

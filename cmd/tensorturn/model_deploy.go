@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tensorturn/broker/gateway"
+	"tensorturn/domain"
+	"tensorturn/domain/pool"
+	"tensorturn/projections/models"
+)
+
+func modelDeploy(a *app) *cobra.Command {
+	var name, on string
+	c := &cobra.Command{Use: "deploy RUN --name NAME", Short: "let the hub answer for a run's result, as an API with keys", Args: args("RUN"),
+		Long: "Publishes the result of a run under a name, as its next version: the Open Inference Protocol V2 at /v2/models/NAME.\n" +
+			"Requests under way finish on the version they began on. Bearers need a key: tensorturn key create --model NAME.",
+		RunE: func(c *cobra.Command, got []string) error {
+			switch {
+			case name == "":
+				return domain.Invalid("deploy model", "--name is missing", "give the name that shall stand in URLs: --name digits")
+			case on != string(pool.WhereHub) && on != string(pool.WhereAgents):
+				return domain.Invalid("deploy model", fmt.Sprintf("--on is %q", domain.Clip(on, 40)), "give --on hub or --on agents")
+			}
+			cl, err := a.client()
+			if err != nil {
+				return err
+			}
+			var m models.Model
+			in := gateway.DeployModel{Run: got[0], Name: domain.ModelID(name), On: pool.Where(on)}
+			if err := cl.call(c.Context(), http.MethodPost, "/api/v1/models", in, &m); err != nil {
+				return err
+			}
+			if a.json {
+				return a.object(m)
+			}
+			v, _ := m.Find(0)
+			a.print("%s/v2/models/%s", cl.ctx.URL, m.Name)
+			a.say("version %d answers: %s of run %s", v.Version, modelIs(v), v.Run)
+			a.say("make a key for whoever asks: tensorturn key create --model %s", m.Name)
+			return nil
+		}}
+	c.Flags().StringVar(&name, "name", "", "name in URLs; one that exists gets its next version")
+	c.Flags().StringVar(&on, "on", string(pool.WhereHub), "who answers: hub or agents")
+	return c
+}
+
+// modelIs says what a version is.
+func modelIs(v models.Version) string {
+	if n := len(v.Members); n > 0 {
+		return fmt.Sprintf("%s that vote by %s", count(n, "model"), v.Rule)
+	}
+	return v.Kind + " " + v.Weights.Short()
+}
+
+func modelList(a *app) *cobra.Command {
+	return &cobra.Command{Use: "list", Short: "list deployed models and their versions", Args: args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			cl, err := a.client()
+			if err != nil {
+				return err
+			}
+			ms, err := pages[models.Model](c.Context(), cl, "/api/v1/models")
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.object(ms)
+			}
+			rows := [][]string{}
+			for _, m := range ms {
+				for i := len(m.Versions) - 1; i >= 0; i-- {
+					v := m.Versions[i]
+					rows = append(rows, []string{string(m.Name), itoa(v.Version), modelState(m, v), string(v.Run), modelIs(v), string(v.Where), v.Deployed.Format(time.RFC3339)})
+				}
+			}
+			a.table([]string{"MODEL", "VERSION", "STATE", "RUN", "WHAT", "ON", "DEPLOYED"}, rows)
+			return nil
+		}}
+}
+
+// modelState says whether a version answers: the serving one to all requests, the others to those that name them.
+func modelState(m models.Model, v models.Version) string {
+	switch {
+	case m.Retired:
+		return "retired"
+	case v.Version == m.Serving:
+		return "serving"
+	}
+	return "kept"
+}
+
+func modelRollback(a *app) *cobra.Command {
+	to := 0
+	c := &cobra.Command{Use: "rollback NAME", Short: "let an earlier version of a deployed model answer", Args: args("NAME"),
+		RunE: func(c *cobra.Command, got []string) error {
+			if c.Flags().Changed("to") && to < 1 {
+				return domain.Invalid("roll back model", fmt.Sprintf("--to is %d", to), "versions begin at 1; see: tensorturn model list")
+			}
+			id, err := domain.ParseID[domain.ModelID]("model", got[0])
+			if err != nil {
+				return err
+			}
+			cl, err := a.client()
+			if err != nil {
+				return err
+			}
+			var m models.Model
+			if err := cl.call(c.Context(), http.MethodPost, "/api/v1/models/"+string(id)+"/rollback", gateway.RollBack{To: to}, &m); err != nil {
+				return err
+			}
+			if a.json {
+				return a.object(m)
+			}
+			v, _ := m.Find(0)
+			a.say("version %d of %s answers: %s of run %s", v.Version, m.Name, modelIs(v), v.Run)
+			return nil
+		}}
+	c.Flags().IntVar(&to, "to", 0, "version that shall answer (default: the newest before the present one)")
+	return c
+}
+
+func modelRetire(a *app) *cobra.Command {
+	return &cobra.Command{Use: "retire NAME", Short: "take a deployed model out of service", Args: args("NAME"),
+		Long: "The name answers no more, at once. Its keys stay and reach nothing; deployed again, it is the next version.",
+		RunE: func(c *cobra.Command, got []string) error {
+			id, err := domain.ParseID[domain.ModelID]("model", got[0])
+			if err != nil {
+				return err
+			}
+			cl, err := a.client()
+			if err != nil {
+				return err
+			}
+			return cl.call(c.Context(), http.MethodDelete, "/api/v1/models/"+string(id), nil, nil)
+		}}
+}
