@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
@@ -20,7 +21,8 @@ func modelLineage(a *app) *cobra.Command {
 	var round int
 	var without, out string
 	c := &cobra.Command{Use: "lineage RUN", Short: "which deltas of which machines made the model; --without recomputes a round without one of them", Args: args("RUN"),
-		Long: "Reads the log, checks its chain here, and names every contribution to every merge with its weight.\n" +
+		Long: "Reads the log, checks its chain here, and names every contribution to every merge with its weight; of an ensemble, who trained\n" +
+			"what of each member, and what it weighs in the vote.\n" +
 			"With --without MACHINE the merge of a round is computed again on this machine as if that machine had not contributed.",
 		RunE: func(c *cobra.Command, got []string) error {
 			cl, err := a.client()
@@ -35,6 +37,12 @@ func modelLineage(a *app) *cobra.Command {
 			if err := readRecords(c.Context(), cl, l); err != nil {
 				return err
 			}
+			if r.Spec.IsEnsemble() {
+				if without != "" || round != 0 {
+					return domain.Invalid("lineage of "+string(r.ID), "an ensemble has no rounds: its members are never merged", "leave --round and --without out")
+				}
+				return a.origins(l)
+			}
 			if without != "" {
 				return a.without(c.Context(), cl, l, round, without, out)
 			}
@@ -45,6 +53,29 @@ func modelLineage(a *app) *cobra.Command {
 	f.StringVar(&without, "without", "", "leave out what this machine contributed (id or name)")
 	f.StringVar(&out, "out", "", "with --without: write the weights to this file")
 	return c
+}
+
+// origins tells who trained what of each member.
+func (a *app) origins(l *replay.Log) error {
+	list := l.Members()
+	if a.json {
+		return a.object(list)
+	}
+	rows := [][]string{}
+	for _, m := range list {
+		name, weight := itoa(m.Member), "-"
+		if m.Single {
+			name = "single"
+		}
+		if m.Weight != nil {
+			weight = percent(int64(*m.Weight*1e6), 1e6)
+		}
+		for _, p := range m.Parts {
+			rows = append(rows, []string{name, string(m.Status), m.Weights.Short(), weight, string(p.Slot), itoa(p.From) + "-" + itoa(p.To), itoa(p.Samples), strconv.FormatUint(m.Seed, 10)})
+		}
+	}
+	a.table([]string{"MEMBER", "STATUS", "WEIGHTS", "VOTE", "SLOT", "CHUNKS", "SAMPLES", "SEED"}, rows)
+	return nil
 }
 
 func (a *app) lineage(l *replay.Log, round int) error {

@@ -24,7 +24,11 @@ func modelCommand(a *app) *cobra.Command {
 }
 
 func modelExport(a *app) *cobra.Command {
-	return &cobra.Command{Use: "export RUN DIR", Short: "write model.safetensors, config.json and tensorturn.json; of an ensemble members/ and ensemble.json", Args: args("RUN", "DIR"),
+	var soup bool
+	c := &cobra.Command{Use: "export RUN DIR", Short: "write model.safetensors, config.json and tensorturn.json; of an ensemble members/ and ensemble.json", Args: args("RUN", "DIR"),
+		Long: "Writes model.safetensors, config.json and tensorturn.json. Of an ensemble: members/<number>/ with the same three files each,\n" +
+			"and ensemble.json with rule, weights and temperature of the vote and what it measured. Members stay apart: --soup\n" +
+			"averages their weights into one model, and refuses to where they did not begin with the same weights.",
 		RunE: func(c *cobra.Command, got []string) error {
 			cl, err := a.client()
 			if err != nil {
@@ -33,6 +37,9 @@ func modelExport(a *app) *cobra.Command {
 			r, err := cl.run(c.Context(), got[0])
 			if err != nil {
 				return err
+			}
+			if soup {
+				return a.exportSoup(c.Context(), cl, r, got[1])
 			}
 			if r.Members != nil {
 				card, err := a.exportEnsemble(c.Context(), cl, r, got[1])
@@ -58,6 +65,8 @@ func modelExport(a *app) *cobra.Command {
 			a.say("wrote model.safetensors (%s), config.json and tensorturn.json to %s", count(r.Params, "parameter"), got[1])
 			return nil
 		}}
+	c.Flags().BoolVar(&soup, "soup", false, "of an ensemble whose members began with the same weights: their mean, as one model")
+	return c
 }
 
 // nothingTrained says why a run has no model to take out.
@@ -108,8 +117,7 @@ type config struct {
 
 // exportModel writes the folder; the weights are checked part by part while they are copied.
 func exportModel(ctx context.Context, cl *client, r runs.Run, dir string) (card, error) {
-	c := card{Run: r.ID, Name: r.Name, Phase: r.Phase, Weights: r.Model, FirstEvent: r.FirstSeq, LastEvent: r.LastSeq, Data: r.Data, Seed: r.Spec.Seed,
-		Rounds: r.Rounds.Merged, Ledger: r.Ledger, Evaluations: r.Evaluations, Spec: r.Spec}
+	c := cardOf(r)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return c, domain.Invalid("export model", plainPathError(err), "choose another folder")
 	}
@@ -129,6 +137,11 @@ func exportModel(ctx context.Context, cl *client, r runs.Run, dir string) (card,
 		return c, err
 	}
 	return c, writeJSON(filepath.Join(dir, "tensorturn.json"), c)
+}
+
+func cardOf(r runs.Run) card {
+	return card{Run: r.ID, Name: r.Name, Phase: r.Phase, Weights: r.Model, FirstEvent: r.FirstSeq, LastEvent: r.LastSeq, Data: r.Data, Seed: r.Spec.Seed,
+		Rounds: r.Rounds.Merged, Ledger: r.Ledger, Evaluations: r.Evaluations, Spec: r.Spec}
 }
 
 // factsOf reads what packing found from the stored data set.

@@ -25,7 +25,9 @@ type ensembleCard struct {
 	Columns     []string     `json:"columns,omitempty"`
 	Left        []leftOut    `json:"left_out"` // members that did not come in, and why
 	Ledger      runs.Ledger  `json:"ledger"`
-	Disagree    float64      `json:"disagreement"`
+	Disagree    float64      `json:"disagreement"`                    // mean over pairs of the fraction of rows on which two members differ
+	Pairs       [][]float64  `json:"pairwise_disagreement,omitempty"` // [voter][voter], in the order of metrics
+	Best        int          `json:"best_single,omitempty"`           // number of the member that did best on the fitting rows
 }
 
 // exported is one member's folder.
@@ -58,6 +60,7 @@ func (a *app) exportEnsemble(ctx context.Context, cl *client, r runs.Run, dir st
 	if r.Vote != nil {
 		res := r.Vote.Result
 		c.Rule, c.Temperature, c.Metrics, c.Disagree = res.Rule, res.Temperature, &res, res.Disagreement
+		c.Pairs, c.Best = pairwise(&res), r.Vote.Members[res.Best].Member
 		for i, m := range r.Vote.Members {
 			weights[m.Member] = res.Weights[i]
 		}
@@ -95,6 +98,23 @@ func (a *app) exportEnsemble(ctx context.Context, cl *client, r runs.Run, dir st
 		return c, domain.Conflict("export model of "+string(r.ID), "no member is trained yet", "wait for the first: tensorturn run watch "+string(r.ID))
 	}
 	return c, writeJSON(filepath.Join(dir, "ensemble.json"), c)
+}
+
+// pairwise is the matrix of the fractions of test rows on which two members name different classes.
+func pairwise(v *vote.Result) [][]float64 {
+	m := make([][]float64, len(v.Members))
+	for i := range m {
+		m[i] = make([]float64, len(v.Members))
+	}
+	at := 0
+	for i := range m {
+		for j := i + 1; j < len(m) && at < len(v.Pairs); j++ {
+			m[i][j] = float64(v.Pairs[at]) / float64(v.TestRows)
+			m[j][i] = m[i][j]
+			at++
+		}
+	}
+	return m
 }
 
 // exportMember writes members/<k>, which loads on its own.

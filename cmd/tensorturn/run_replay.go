@@ -15,9 +15,10 @@ import (
 func runReplay(a *app) *cobra.Command {
 	var verify bool
 	var at, diff uint64
-	c := &cobra.Command{Use: "replay RUN", Short: "tell a run from the log alone; --verify recomputes every merge bit for bit", Args: args("RUN"),
+	c := &cobra.Command{Use: "replay RUN", Short: "tell a run from the log alone; --verify recomputes every merge and vote bit for bit", Args: args("RUN"),
 		Long: "Reads the log from the hub, checks the hash chain here, and tells the run line by line. With --verify it fetches the\n" +
-			"stored deltas and weights and computes every merge again on this machine; one differing bit is exit code 9.",
+			"stored deltas and weights and computes every merge again on this machine, and an ensemble's vote, weights and temperature from its\n" +
+			"members' stored outputs; one differing bit is exit code 9.",
 		RunE: func(c *cobra.Command, got []string) error {
 			cl, err := a.client()
 			if err != nil {
@@ -47,6 +48,11 @@ func runReplay(a *app) *cobra.Command {
 			if a.json {
 				return a.object(r)
 			}
+			if r.Vote != nil {
+				a.print("replay %s: the vote of %s recomputed (%s, temperature %.4g, accuracy %.4f), %d of %d samples counted, %d records, head %s", r.Verdict,
+					count(r.Vote.Members, "member"), r.Vote.Rule, r.Vote.Temperature, r.Vote.Accuracy, r.Counted, r.Expected, r.Records, r.Head.Short())
+				return nil
+			}
 			a.print("replay %s: %d of %d rounds recomputed, %d of %d samples counted, %d records, head %s", r.Verdict, r.Recomputed, r.Rounds, r.Counted, r.Expected, r.Records, r.Head.Short())
 			if len(r.HashOnly) > 0 {
 				a.print("proven by digests alone: rounds %v", r.HashOnly)
@@ -55,7 +61,7 @@ func runReplay(a *app) *cobra.Command {
 		}}
 	c.Flags().Uint64Var(&at, "at", 0, "show the run as it stood behind this sequence of the log")
 	c.Flags().Uint64Var(&diff, "diff", 0, "with --at: what changed from there to this sequence")
-	c.Flags().BoolVar(&verify, "verify", false, "recompute every merge from the stored deltas")
+	c.Flags().BoolVar(&verify, "verify", false, "recompute every merge from the stored deltas, and the vote from stored outputs")
 	return c
 }
 

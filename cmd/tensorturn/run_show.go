@@ -47,6 +47,7 @@ func (a *app) showRun(r runs.Run, waits string) {
 		a.table([]string{"FIELD", "VALUE"}, append(rows, ensembleRows(r)...))
 		a.print("")
 		a.memberTable(r)
+		a.scoreTable(r)
 		a.print("")
 		a.table([]string{"SETTING", "IN FORCE"}, settings(r.Spec))
 		return

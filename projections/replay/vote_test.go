@@ -147,6 +147,29 @@ func TestVoteOverOthersIsFound(t *testing.T) {
 	}
 }
 
+// TestMembersAreTraced: who trained what, and what it weighs.
+func TestMembersAreTraced(t *testing.T) {
+	w := newPoll(t, vote.LogOdds, nil)
+	l, err := w.replay(allChecks)
+	w.must(err)
+	list := l.Members()
+	if len(list) != voters+1 || !list[voters].Single || list[voters].Weight != nil {
+		t.Fatalf("%+v", list)
+	}
+	sum := 0.0
+	for i, m := range list {
+		if len(m.Parts) != 1 || m.Parts[0].Slot != slots[0] || m.Parts[0].Samples != run.TotalSamples(w.state.MemberSpec(i+1), w.state.Data) || m.Weights == "" {
+			t.Errorf("member %d: %+v", m.Member, m)
+		}
+		if m.Weight != nil {
+			sum += *m.Weight
+		}
+	}
+	if math.Abs(sum-1) > 1e-12 {
+		t.Errorf("the votes weigh %v together", sum)
+	}
+}
+
 func TestDamageToAnEnsembleIsNamed(t *testing.T) {
 	member := func(w *world, k int) *run.Member { return w.state.Member(k) }
 	for name, damage := range map[string]func(*world) domain.Digest{
