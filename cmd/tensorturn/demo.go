@@ -63,15 +63,37 @@ type demoResult struct {
 }
 
 func demoCommand(a *app) *cobra.Command {
-	var keep string
+	var keep, mode string
 	c := &cobra.Command{Use: "demo", Short: "a hub and three agents on this machine train the digits data; one is killed on the way", Args: args(),
 		Long: "Starts a hub and three agents as processes of their own on loopback, joined by leafnodes over wss. One runs at a\n" +
 			"quarter of the speed, one is killed with SIGKILL in the middle and started again. Ends with the model measured on\n" +
-			"held-out rows, the ledger, and every merge recomputed from the log.",
+			"held-out rows, the ledger, and every merge recomputed from the log.\n" +
+			"With --mode ensemble five members are trained on 300 rows and vote; the machine that is killed stays away, and another\n" +
+			"one goes on with its member.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), demoLimit)
 			defer cancel()
-			r, err := a.demo(ctx, keep)
+			m, err := demoMode(mode)
+			if err != nil {
+				return err
+			}
+			dir, remove, err := demoFolder(keep)
+			if err != nil {
+				return err
+			}
+			defer remove()
+			if m == run.ModeEnsemble {
+				r, err := a.demoEnsemble(ctx, dir)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.object(r)
+				}
+				a.showDemoEnsemble(r)
+				return nil
+			}
+			r, err := a.demo(ctx, dir)
 			if err != nil {
 				return err
 			}
@@ -81,23 +103,29 @@ func demoCommand(a *app) *cobra.Command {
 			a.showDemo(r)
 			return nil
 		}}
+	c.Flags().StringVar(&mode, "mode", string(run.ModeFused), "fused: one model; ensemble: five that vote")
 	c.Flags().StringVar(&keep, "dir", "", "keep everything in this folder instead of a temporary one")
 	return c
 }
 
-func (a *app) demo(ctx context.Context, dir string) (demoResult, error) {
-	began := time.Now()
-	if dir == "" {
+// demoFolder gives the demo's folder and what removes it afterwards.
+func demoFolder(keep string) (dir string, remove func(), err error) {
+	if keep == "" {
 		tmp, err := os.MkdirTemp("", "tensorturn-demo-")
 		if err != nil {
-			return demoResult{}, domain.Unavailable("demo", "no temporary folder can be made", "give one with --dir", err)
+			return "", nil, domain.Unavailable("demo", "no temporary folder can be made", "give one with --dir", err)
 		}
-		defer os.RemoveAll(tmp)
-		dir = tmp
-	} else if err := os.MkdirAll(dir, 0o700); err != nil {
-		return demoResult{}, domain.Invalid("demo", plainPathError(err), "choose another folder with --dir")
+		return tmp, func() { os.RemoveAll(tmp) }, nil
 	}
-	p := &demoProcesses{app: a, dir: dir}
+	if err := os.MkdirAll(keep, 0o700); err != nil {
+		return "", nil, domain.Invalid("demo", plainPathError(err), "choose another folder with --dir")
+	}
+	return keep, func() {}, nil
+}
+
+func (a *app) demo(ctx context.Context, dir string) (demoResult, error) {
+	began := time.Now()
+	p := &demoProcesses{app: a, dir: dir, throttle: demoThrottle}
 	defer p.stop()
 	cl, err := p.start(ctx)
 	if err != nil {
@@ -108,7 +136,7 @@ func (a *app) demo(ctx context.Context, dir string) (demoResult, error) {
 	if err != nil {
 		return demoResult{}, err
 	}
-	r, err := a.demoRun(ctx, cl, p, spec, data)
+	r, err := a.demoRun(ctx, cl, p.trouble, spec, data)
 	if err != nil {
 		return demoResult{}, p.explain(err)
 	}
@@ -146,8 +174,8 @@ func (a *app) showDemo(d demoResult) {
 	a.print("took %.0f s. join your own machines: see README, \"joining real machines\"", d.Seconds)
 }
 
-// demoRun submits the run, follows it, and kills and restarts one agent on the way.
-func (a *app) demoRun(ctx context.Context, cl *client, p *demoProcesses, spec run.Spec, data run.Dataset) (runs.Run, error) {
+// demoRun submits the run, follows it, and makes trouble on the way.
+func (a *app) demoRun(ctx context.Context, cl *client, cause func(context.Context, *client, domain.RunID) error, spec run.Spec, data run.Dataset) (runs.Run, error) {
 	r, err := a.start(ctx, cl, "", spec, data)
 	if err != nil {
 		return r, err
@@ -155,7 +183,7 @@ func (a *app) demoRun(ctx context.Context, cl *client, p *demoProcesses, spec ru
 	trouble := make(chan error, 1)
 	cctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { trouble <- p.trouble(cctx, cl, r.ID) }()
+	go func() { trouble <- cause(cctx, cl, r.ID) }()
 	r, err = a.follow(ctx, cl, r.ID)
 	cancel()
 	if terr := <-trouble; err == nil && terr != nil {

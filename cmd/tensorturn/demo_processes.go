@@ -20,10 +20,11 @@ import (
 
 // demoProcesses are the hub and the agents of the demo, each a process of this program. Their output goes to files.
 type demoProcesses struct {
-	app   *app
-	dir   string
-	procs []*process
-	join  string
+	app      *app
+	dir      string
+	throttle float64 // of a machine of speed 1
+	procs    []*process
+	join     string
 }
 
 type process struct {
@@ -131,7 +132,7 @@ func (p *demoProcesses) start(ctx context.Context) (*client, error) {
 }
 
 func (p *demoProcesses) agent(name string, speed float64) (*process, error) {
-	return p.spawn(name, "agent", "start", "--dir", filepath.Join(p.dir, name), "--throttle", fmt.Sprint(demoThrottle*speed), "--reconnect", "1s", "--log-level", "warn")
+	return p.spawn(name, "agent", "start", "--dir", filepath.Join(p.dir, name), "--throttle", fmt.Sprint(p.throttle*speed), "--reconnect", "1s", "--log-level", "warn")
 }
 
 func (p *demoProcesses) online(ctx context.Context, cl *client) (bool, error) {
