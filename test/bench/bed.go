@@ -1,89 +1,13 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"io"
-	"os"
-	"slices"
-	"testing"
+
+	"tensorturn/test/kit"
 )
 
-// bed is the testing.TB of one section, so that test/kit can be used outside of a test. Fatal ends the section. Only
-// the goroutine that runs the section may call Fatal.
-type bed struct {
-	testing.TB // nil: kit calls nothing but what is here
-	talk       io.Writer
-	cleanups   []func()
-	failed     error
-}
+// bed is the testing.TB of one section.
+type bed = kit.Bed
 
-// stopped is what Fatal panics with.
-type stopped struct{}
-
-// inBed runs f with a bed, cleans up, and gives what went wrong first.
-func inBed(talk io.Writer, f func(*bed)) error {
-	d := &bed{talk: talk}
-	func() {
-		defer func() {
-			if p := recover(); p != nil {
-				if _, ok := p.(stopped); !ok {
-					panic(p)
-				}
-			}
-		}()
-		defer d.clean()
-		f(d)
-	}()
-	return d.failed
-}
-
-func (d *bed) clean() {
-	for len(d.cleanups) > 0 {
-		last := len(d.cleanups) - 1
-		f := d.cleanups[last]
-		d.cleanups = slices.Delete(d.cleanups, last, last+1)
-		f()
-	}
-}
-
-func (d *bed) Helper()                    {}
-func (d *bed) Failed() bool               { return d.failed != nil }
-func (d *bed) Cleanup(f func())           { d.cleanups = append(d.cleanups, f) }
-func (d *bed) Logf(f string, args ...any) { fmt.Fprintf(d.talk, f+"\n", args...) }
-
-// Errorf notes a failure and goes on.
-func (d *bed) Errorf(f string, args ...any) {
-	if d.failed == nil {
-		d.failed = fmt.Errorf(f, args...)
-	}
-}
-
-// Fatalf notes a failure and ends the section.
-func (d *bed) Fatalf(f string, args ...any) {
-	d.Errorf(f, args...)
-	panic(stopped{})
-}
-
-// Fatal is Fatalf without a format.
-func (d *bed) Fatal(args ...any) {
-	if d.failed == nil {
-		d.failed = errors.New(fmt.Sprint(args...))
-	}
-	panic(stopped{})
-}
-
-// must ends the section on an error.
-func (d *bed) must(err error) {
-	if err != nil {
-		d.Fatal(err)
-	}
-}
-
-// TempDir gives a folder that goes with the section.
-func (d *bed) TempDir() string {
-	dir, err := os.MkdirTemp("", "tensorturn-bench-")
-	d.must(err)
-	d.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
+// inBed runs a section and gives what went wrong first.
+func inBed(talk io.Writer, f func(*bed)) error { return kit.InBed(talk, f) }

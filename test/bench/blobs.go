@@ -23,7 +23,7 @@ func (b *bench) blobs(d *bed) {
 	p := b.pool(d)
 	o := operatorOf(d, p)
 	front, err := agent.NewHTTPBlobs(p.URL, agent.NewHTTPClient(o.tls), func() (string, error) { return o.Key, nil })
-	d.must(err)
+	d.Must(err)
 	mb := float64(parts) * domain.MaxPartBytes / 1e6
 	plain := mb / plainCopy(d, parts)
 	b.report.add(row{Section: "blobs", What: "files of 8 MiB written and synced", Value: plain, Unit: "MB/s"})
@@ -67,11 +67,11 @@ func plainCopy(d *bed, parts int) float64 {
 	began := time.Now()
 	for i := range parts {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprint(i)))
-		d.must(err)
+		d.Must(err)
 		_, err = f.Write(data)
-		d.must(err)
-		d.must(f.Sync())
-		d.must(f.Close())
+		d.Must(err)
+		d.Must(f.Sync())
+		d.Must(f.Close())
 	}
 	return time.Since(began).Seconds()
 }
@@ -97,6 +97,6 @@ func inParallel(d *bed, width, n int, do func(i int) error) float64 {
 	}
 	close(work)
 	wg.Wait()
-	d.must(context.Cause(ctx))
+	d.Must(context.Cause(ctx))
 	return time.Since(began).Seconds()
 }

@@ -10,7 +10,7 @@ import (
 // that does something else at the same time would spoil a clock.
 func cpu(d *bed) time.Duration {
 	var r syscall.Rusage
-	d.must(syscall.Getrusage(syscall.RUSAGE_SELF, &r))
+	d.Must(syscall.Getrusage(syscall.RUSAGE_SELF, &r))
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 

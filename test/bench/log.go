@@ -29,13 +29,13 @@ func (b *bench) logs(d *bed) {
 	}
 	l := openLog(d)
 	c := broker.NewCommitter(l, registry())
-	d.must(c.Open(b.ctx, func(event.Envelope) error { return nil }))
+	d.Must(c.Open(b.ctx, func(event.Envelope) error { return nil }))
 	fillLog(d, b, c, events)
 	core := hub.New(hub.Config{Timing: domain.TimingOf(domain.DefaultLease), Process: "bench"}, l, registry())
 	began := time.Now()
-	d.must(core.Open(b.ctx, began))
+	d.Must(core.Open(b.ctx, began))
 	took := time.Since(began).Seconds()
-	d.must(core.ReadOnly())
+	d.Must(core.ReadOnly())
 	seq, _ := c.Head()
 	b.report.add(row{Section: "log", What: fmt.Sprintf("replay of %d events at a hub's start", seq), Value: float64(seq) / took, Unit: "events/s"})
 }
@@ -43,7 +43,7 @@ func (b *bench) logs(d *bed) {
 // appends commits groups of n facts for a while.
 func (b *bench) appends(d *bed, n int, limit time.Duration) float64 {
 	c := broker.NewCommitter(openLog(d), registry())
-	d.must(c.Open(b.ctx, func(event.Envelope) error { return nil }))
+	d.Must(c.Open(b.ctx, func(event.Envelope) error { return nil }))
 	fact := &run.ChunkTrained{Slot: "m-01k0000000000000000000000/0", Epoch: 7, Chunk: 1, Steps: 20, Seconds: 9.8, Loss: 0.25}
 	g := broker.Group{Actor: "machine:m-01k0000000000000000000000"}
 	for range n {
@@ -53,7 +53,7 @@ func (b *bench) appends(d *bed, n int, limit time.Duration) float64 {
 	for i := 0; time.Since(began) < limit; i++ {
 		g.Command = domain.CommandID(fmt.Sprintf("c-%d", i))
 		_, err := c.Commit(b.ctx, time.Now(), []broker.Group{g})
-		d.must(err)
+		d.Must(err)
 	}
 	seq, _ := c.Head()
 	return float64(seq) / time.Since(began).Seconds()
@@ -69,7 +69,7 @@ func fillLog(d *bed, b *bench, c *broker.Committer, n int) {
 	flush := func() {
 		g.Command = domain.CommandID(fmt.Sprintf("f-%d", seq))
 		_, err := c.Commit(b.ctx, time.Now(), []broker.Group{g})
-		d.must(err)
+		d.Must(err)
 		g.Events = nil
 	}
 	for r := 0; int(seq) < n; r++ {
@@ -77,7 +77,7 @@ func fillLog(d *bed, b *bench, c *broker.Committer, n int) {
 		state = nil
 		decide := func(cmd run.Command) {
 			facts, err := run.Decide(state, cmd)
-			d.must(err)
+			d.Must(err)
 			for _, f := range facts {
 				seq++
 				state = run.Evolve(state, event.Envelope{Seq: seq, Kind: event.KindRun, Agg: id, Data: f, Version: 1})
@@ -97,7 +97,7 @@ func oneRun(d *bed, decide func(run.Command), state func() *run.State, slot doma
 	data := run.Dataset{Blob: anyBase, Samples: 32 * max(1, chunks), Features: 4, Classes: 2, Block: 1 << 12}
 	spec, err := run.Resolve(run.Spec{Name: "replayed", Data: run.Data{Path: "x.csv"}, Model: run.Model{Kind: "mlp", Hidden: []int{8}},
 		Batch: 32, Epochs: 1, Chunk: 32, Round: run.Round{Chunks: max(1, chunks)}}, data)
-	d.must(err)
+	d.Must(err)
 	decide(run.Submit{Spec: spec, Data: data})
 	decide(run.GrantLease{Slot: slot, Unit: run.UnitInit, Reason: "first weights"})
 	decide(run.Initialise{Slot: slot, Epoch: state().Leases[slot].Epoch, Base: anyBase, Layout: anyBase, Params: 50})

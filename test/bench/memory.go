@@ -44,21 +44,21 @@ func (b *bench) memory(d *bed) {
 		return err
 	})
 	exe, err := os.Executable()
-	d.must(err)
+	d.Must(err)
 	for _, codec := range []merge.Codec{merge.CodecE3M0, merge.CodecFP32} {
 		delta := store(d, dir, func(w io.Writer) error {
 			_, err := merge.EncodeDelta(codec, weights(1), weights(3), base, w)
 			return err
 		})
 		job, err := json.Marshal(childJob{codec, base, momentum, delta})
-		d.must(err)
-		d.must(os.WriteFile(filepath.Join(dir, "job"), job, 0o600))
+		d.Must(err)
+		d.Must(os.WriteFile(filepath.Join(dir, "job"), job, 0o600))
 		child := exec.CommandContext(b.ctx, exe, "--merge-child", dir)
 		child.Stderr = b.talk
 		out, err := child.Output()
-		d.must(err)
+		d.Must(err)
 		mib, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-		d.must(err)
+		d.Must(err)
 		b.report.add(row{Section: "memory", What: fmt.Sprintf("merge of 8 %s deltas of %.0fM parameters", codec, float64(n*matrixValues)/1e6),
 			Value: mib, Unit: "MiB at the peak", Limit: memoryLimit})
 	}
@@ -69,9 +69,9 @@ func store(d *bed, dir string, write func(io.Writer) error) domain.Digest {
 	w := blob.NewWriter(context.Background(), func(_ context.Context, id domain.Digest, data []byte) error {
 		return os.WriteFile(filepath.Join(dir, string(id)), data, 0o600)
 	})
-	d.must(write(w))
+	d.Must(write(w))
 	id, err := w.Close()
-	d.must(err)
+	d.Must(err)
 	return id
 }
 

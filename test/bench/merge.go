@@ -30,7 +30,7 @@ func (b *bench) merges(d *bed) {
 	for _, codec := range []merge.Codec{merge.CodecE3M0, merge.CodecFP32} {
 		var delta bytes.Buffer
 		_, err := merge.EncodeDelta(codec, bytes.NewReader(base), vast(d, matrices(n, safetensors.F32), local), anyBase, &delta)
-		d.must(err)
+		d.Must(err)
 		seconds := best(d, func() {
 			job := merge.Job{Base: bytes.NewReader(base), BaseDigest: anyBase, Momentum: bytes.NewReader(momentum), Eta: 0.7, Mu: 0.9,
 				NextBase: &memory{to: theta}, NextMomentum: &memory{to: mem}}
@@ -38,7 +38,7 @@ func (b *bench) merges(d *bed) {
 				job.Inputs = append(job.Inputs, merge.Input{Delta: bytes.NewReader(delta.Bytes()), Codec: codec, Samples: int64(1000 + i)})
 			}
 			_, err := merge.Merge(job)
-			d.must(err)
+			d.Must(err)
 		})
 		moved := mergedDeltas*delta.Len() + 2*len(base) + 2*len(momentum) // read and written
 		copied := copySeconds(d, moved/2)
@@ -50,7 +50,7 @@ func (b *bench) merges(d *bed) {
 
 func read(d *bed, r io.Reader) []byte {
 	b, err := io.ReadAll(r)
-	d.must(err)
+	d.Must(err)
 	return b
 }
 

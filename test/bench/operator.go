@@ -24,9 +24,9 @@ type operator struct {
 
 func operatorOf(d *bed, p *kit.Pool) operator {
 	b, err := os.ReadFile(p.Context())
-	d.must(err)
+	d.Must(err)
 	var o operator
-	d.must(json.Unmarshal(b, &o))
+	d.Must(json.Unmarshal(b, &o))
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(o.CA))
 	o.tls = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
@@ -37,11 +37,11 @@ func operatorOf(d *bed, p *kit.Pool) operator {
 func facts(d *bed, p *kit.Pool) []event.Envelope {
 	o := operatorOf(d, p)
 	req, err := http.NewRequest(http.MethodGet, o.URL+"/api/v1/log", nil)
-	d.must(err)
+	d.Must(err)
 	req.Header.Set("Authorization", "Bearer "+o.Key)
 	client := &http.Client{Timeout: kit.Patience, Transport: &http.Transport{TLSClientConfig: o.tls, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
-	d.must(err)
+	d.Must(err)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		d.Fatalf("read log: %s", resp.Status)
@@ -51,9 +51,9 @@ func facts(d *bed, p *kit.Pool) []event.Envelope {
 	lines := json.NewDecoder(bufio.NewReader(resp.Body))
 	for lines.More() {
 		var rec gateway.LogRecord
-		d.must(lines.Decode(&rec))
+		d.Must(lines.Decode(&rec))
 		e, err := v.Next(rec.Seq, rec.Data)
-		d.must(err)
+		d.Must(err)
 		all = append(all, e)
 	}
 	return all

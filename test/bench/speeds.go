@@ -49,11 +49,11 @@ func (b *bench) speeds(d *bed) {
 		solo[m.name] = &soloSpeed{}
 	}
 	alone := func() { // in a bed of its own: its hub is gone when the next pool begins
-		d.must(inBed(b.talk, func(d *bed) { b.solos(d, data, size, solo) }))
+		d.Must(inBed(b.talk, func(d *bed) { b.solos(d, data, size, solo) }))
 	}
 	alone()
 	var together *pooled
-	d.must(inBed(b.talk, func(d *bed) { together = b.together(d, data, size) }))
+	d.Must(inBed(b.talk, func(d *bed) { together = b.together(d, data, size) }))
 	alone()
 	b.reportSpeeds(together, solo)
 }
@@ -95,7 +95,7 @@ func (b *bench) together(d *bed, data string, size speedsSize) *pooled {
 // pool starts a new hub.
 func (b *bench) pool(d *bed) *kit.Pool {
 	bin, err := filepath.Abs(b.bin)
-	d.must(err)
+	d.Must(err)
 	if _, err := os.Stat(bin); err != nil {
 		d.Fatalf("%v: build it first with make build", err)
 	}
@@ -179,7 +179,7 @@ func writeTable(d *bed, rows int) string {
 		fmt.Fprintf(&out, "c%d\n", label)
 	}
 	file := filepath.Join(d.TempDir(), "clouds.csv")
-	d.must(os.WriteFile(file, []byte(out.String()), 0o600))
+	d.Must(os.WriteFile(file, []byte(out.String()), 0o600))
 	return file
 }
 

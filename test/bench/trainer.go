@@ -27,10 +27,10 @@ func (b *bench) trainers(d *bed) {
 		limit = 50 * time.Millisecond
 	}
 	f, err := os.Open(digitsFile)
-	d.must(err)
+	d.Must(err)
 	defer f.Close()
 	table, err := dataset.ParseCSV(f, dataset.CSVOptions{})
-	d.must(err)
+	d.Must(err)
 	peak := productSpeed(d, limit)
 	for _, c := range []struct {
 		what   string
@@ -49,19 +49,19 @@ func (b *bench) trainers(d *bed) {
 func (b *bench) steps(d *bed, table *dataset.Table, batch, hidden int, limit time.Duration) float64 {
 	var packed bytes.Buffer
 	facts, err := dataset.Pack(table, 0.2, 1, &packed)
-	d.must(err)
+	d.Must(err)
 	data := facts.Run(anyBase)
 	spec, err := run.Resolve(run.Spec{Name: "steps", Data: run.Data{Path: "x.csv"}, Model: run.Model{Kind: "mlp", Hidden: []int{hidden}},
 		Batch: batch, Epochs: 1000, Chunk: 4 * batch, Round: run.Round{Chunks: 1}}, data)
-	d.must(err)
+	d.Must(err)
 	t, err := builtin.Open(b.ctx, trainer.Job{Run: "r-1", Spec: spec, Dataset: data, Data: bytes.NewReader(packed.Bytes())})
-	d.must(err)
+	d.Must(err)
 	defer t.Close()
-	d.must(t.Init(b.ctx))
+	d.Must(t.Init(b.ctx))
 	steps, began := 0, time.Now()
 	for c := domain.ChunkID(0); time.Since(began) < limit && int(c) < run.ChunksPerEpoch(spec, data)*spec.Epochs; c++ {
 		r, err := t.Train(b.ctx, c, nil)
-		d.must(err)
+		d.Must(err)
 		steps += r.Steps
 	}
 	return float64(steps) / time.Since(began).Seconds()

@@ -44,7 +44,7 @@ func pattern(seed uint64, t safetensors.DType, scale float64) []byte {
 func vast(d *bed, ts []safetensors.Tensor, data []byte) io.Reader {
 	var head bytes.Buffer
 	w, err := safetensors.NewWriter(&head, ts, nil)
-	d.must(err)
+	d.Must(err)
 	return io.MultiReader(bytes.NewReader(head.Bytes()), io.LimitReader(&endless{pattern: data}, w.Size()-int64(head.Len())))
 }
 
