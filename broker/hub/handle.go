@@ -2,7 +2,6 @@ package hub
 
 import (
 	"bytes"
-	"time"
 
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
@@ -34,13 +33,13 @@ func (s *Service) handle(account string, data []byte, send func([]byte)) {
 	m, known := s.accounts[account]
 	s.mu.Unlock()
 	if !known {
-		s.sendReply(send, errorReply(s.cfg.Core.Timing, time.Now(), domain.Denied("sync", "the account belongs to no machine of this pool", "join it with a token: tensorturn token create")))
+		s.sendReply(send, errorReply(s.cfg.Core.Timing, s.now(), domain.Denied("sync", "the account belongs to no machine of this pool", "join it with a token: tensorturn token create")))
 		return
 	}
 	req, err := wire.DecodeRequest(data)
 	if err != nil {
 		s.cfg.Logger.Warn().Str("machine", string(m)).Err(err).Msg("unreadable request")
-		s.sendReply(send, errorReply(s.cfg.Core.Timing, time.Now(), err))
+		s.sendReply(send, errorReply(s.cfg.Core.Timing, s.now(), err))
 		return
 	}
 	s.enter(&incoming{machine: m, request: *req, reply: send})
@@ -72,7 +71,7 @@ func (s *Service) enter(in *incoming) {
 func (s *Service) work(in *incoming) {
 	err := s.put(task{in: Sync{Machine: in.machine, Request: in.request}, answer: func(a Answer) { s.answered(in, a) }})
 	if err != nil {
-		s.sendReply(in.reply, errorReply(s.cfg.Core.Timing, time.Now(), err))
+		s.sendReply(in.reply, errorReply(s.cfg.Core.Timing, s.now(), err))
 		s.leave(in.machine)
 	}
 }
@@ -132,7 +131,7 @@ func (s *Service) sendReplies() {
 func (s *Service) sendReply(send func([]byte), out *wire.SyncReply) {
 	b, err := wire.EncodeReply(out)
 	if err != nil {
-		b, err = wire.EncodeReply(errorReply(s.cfg.Core.Timing, time.Now(), err))
+		b, err = wire.EncodeReply(errorReply(s.cfg.Core.Timing, s.now(), err))
 	}
 	if err != nil {
 		s.cfg.Logger.Error().Err(err).Msg("reply not encoded")

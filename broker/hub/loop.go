@@ -114,7 +114,7 @@ func (s *Service) step(ts []task) {
 	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 	defer cancel()
 	began := time.Now()
-	for _, o := range s.core.Step(ctx, began, in) {
+	for _, o := range s.core.Step(ctx, s.now(), in) {
 		s.deliver(o, answers)
 	}
 	s.noteReadOnly()

@@ -59,6 +59,9 @@ type ServiceConfig struct {
 	// KeepHead stores the log's newest position outside the log, so that the next start can demand it (Config.Known). It is
 	// called on a goroutine of its own, at most once in keepEvery while the log grows, and at Stop. Nil: it is not kept.
 	KeepHead func(Position) error
+	// Now is the wall clock with which decisions are made and facts are dated; nil for the machine's. Only its differences
+	// decide anything, so it may be wrong by hours, and jump.
+	Now func() time.Time
 	// Full reports whether the store takes no bytes now; nil for never.
 	Full func() bool
 	// Snapshots keeps frozen state, so that a start reads only what is behind it; nil: each start reads the whole log.
@@ -143,6 +146,13 @@ func NewService(cfg ServiceConfig) *Service {
 	return s
 }
 
+func (s *Service) now() time.Time {
+	if s.cfg.Now == nil {
+		return time.Now()
+	}
+	return s.cfg.Now()
+}
+
 // Start reads the log and begins to serve. A damaged log does not fail it: see ReadOnly.
 func (s *Service) Start(ctx context.Context) error {
 	s.mu.Lock()
@@ -165,7 +175,7 @@ func (s *Service) Start(ctx context.Context) error {
 	}
 	s.core = New(cfg, s.cfg.Log, s.cfg.Registry)
 	began := s.snaps.last
-	if err := s.core.Open(ctx, time.Now()); err != nil {
+	if err := s.core.Open(ctx, s.now()); err != nil {
 		return err
 	}
 	domain.Assert(s.core.began.Seq == began, "Core begins where its followers do")

@@ -45,6 +45,7 @@ type agentProcess struct {
 	cache *cache.Cache
 	leaf  *agent.Leaf
 	agent *agent.Agent
+	clock *agent.HubClock
 
 	expelled chan error         // the hub says that this machine was revoked
 	unwatch  context.CancelFunc // ends the goroutine that asks
@@ -55,7 +56,7 @@ type agentProcess struct {
 }
 
 func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error) {
-	p = &agentProcess{opts: o, expelled: make(chan error, 1)}
+	p = &agentProcess{opts: o, clock: agent.NewHubClock(wallClock), expelled: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			p.stop()
@@ -72,8 +73,11 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 	if err != nil {
 		return p, err
 	}
-	blobs, err := agent.NewHTTPBlobs(p.keys.Hub, agent.NewHTTPClient(tlsConfig), func() (string, error) {
-		return identity.SignBlobToken(p.keys.Key(), p.keys.Machine, time.Now())
+	tlsConfig.Time = p.clock.Now
+	client := agent.NewHTTPClient(tlsConfig)
+	client.Transport = p.clock.Listen(client.Transport)
+	blobs, err := agent.NewHTTPBlobs(p.keys.Hub, client, func() (string, error) {
+		return identity.SignBlobToken(p.keys.Key(), p.keys.Machine, p.clock.Now())
 	})
 	if err != nil {
 		return p, err
@@ -97,7 +101,7 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 		Transport: p.leaf, Blobs: blobs, Cache: p.cache, Trainer: trainers, Throttle: o.throttle,
 		Sandbox: own.Sandbox(), Logs: trainerLogs{own},
 		Head: readHead(o.dir), SaveHead: func(b []byte) error { return renameio.WriteFile(filepath.Join(o.dir, headFile), b, 0o600) },
-		RenewAfter: untilHalf(p.credential), SaveCredential: p.save, Log: o.logger,
+		RenewAfter: untilHalf(p.credential, p.clock.Now()), SaveCredential: p.save, Log: o.logger,
 	})
 	if err != nil {
 		return p, err
@@ -161,17 +165,17 @@ func (p *agentProcess) save(jwt string) (time.Duration, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.credential, p.keys.Credential = jwt, jwt
-	return untilHalf(jwt), p.keys.Save(filepath.Join(p.opts.dir, agentKeysFile))
+	return untilHalf(jwt, p.clock.Now()), p.keys.Save(filepath.Join(p.opts.dir, agentKeysFile))
 }
 
 // untilHalf is the time until half of the credential's life is over, at least a moment: 0 would mean never.
-func untilHalf(jwt string) time.Duration {
+func untilHalf(jwt string, now time.Time) time.Duration {
 	v, err := identity.ReadValidity(jwt)
 	if err != nil {
 		return time.Millisecond
 	}
 	half := v.Issued.Add(v.Expires.Sub(v.Issued) / 2)
-	return max(time.Until(half), time.Millisecond)
+	return max(half.Sub(now), time.Millisecond)
 }
 
 // seed draws the seed of the agent's jitter.

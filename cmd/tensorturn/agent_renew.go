@@ -26,7 +26,7 @@ func (p *agentProcess) watchMembership(ctx context.Context) {
 		if p.leaf.Connected() {
 			continue
 		}
-		_, err := renewExpired(ctx, p.keys)
+		_, err := renewExpired(ctx, p.keys, p.clock)
 		if own, ok := errors.AsType[*exitError](err); ok {
 			p.expelled <- own
 			return
@@ -41,10 +41,10 @@ func (p *agentProcess) jwt() (string, error) {
 	p.mu.Lock()
 	credential := p.credential
 	p.mu.Unlock()
-	if v, err := identity.ReadValidity(credential); err != nil || !v.Over(time.Now()) {
+	if v, err := identity.ReadValidity(credential); err != nil || !v.Over(p.clock.Now()) {
 		return credential, nil
 	}
-	fresh, err := renewExpired(context.Background(), p.keys)
+	fresh, err := renewExpired(context.Background(), p.keys, p.clock)
 	if err == nil {
 		_, err = p.save(fresh)
 	}
@@ -57,9 +57,19 @@ func (p *agentProcess) jwt() (string, error) {
 }
 
 // renewExpired asks the hub, checked against the CA kept from enrolment, for a fresh credential. A machine that was
-// revoked gets an error that ends the agent.
-func renewExpired(ctx context.Context, keys *identity.AgentKeys) (string, error) {
-	proof, err := identity.SignProof(keys.Key(), identity.AudienceRenew, keys.Machine, time.Now())
+// revoked gets an error that ends the agent. A machine whose clock is wrong is refused once, learns the hub's time from that, and asks
+// again.
+func renewExpired(ctx context.Context, keys *identity.AgentKeys, clock *agent.HubClock) (string, error) {
+	before := clock.Off()
+	fresh, err := askRenewal(ctx, keys, clock)
+	if err != nil && clock.Off() != before {
+		return askRenewal(ctx, keys, clock)
+	}
+	return fresh, err
+}
+
+func askRenewal(ctx context.Context, keys *identity.AgentKeys, clock *agent.HubClock) (string, error) {
+	proof, err := identity.SignProof(keys.Key(), identity.AudienceRenew, keys.Machine, clock.Now())
 	if err != nil {
 		return "", err
 	}
@@ -67,6 +77,7 @@ func renewExpired(ctx context.Context, keys *identity.AgentKeys) (string, error)
 	if err != nil {
 		return "", err
 	}
+	trust.Time = clock.Now
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, keys.Hub+"/api/v1/renew", nil)
@@ -76,6 +87,7 @@ func renewExpired(ctx context.Context, keys *identity.AgentKeys) (string, error)
 	req.Header.Set("Authorization", "Bearer "+proof)
 	hc := agent.NewHTTPClient(trust)
 	defer hc.CloseIdleConnections()
+	hc.Transport = clock.Listen(hc.Transport)
 	resp, err := hc.Do(req)
 	if err != nil {
 		return "", unreachable(keys.Hub, err)

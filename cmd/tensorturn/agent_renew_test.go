@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"tensorturn/agent"
 	"tensorturn/broker/gateway"
 	"tensorturn/broker/identity"
 )
@@ -51,7 +52,7 @@ func TestExpiredCredentialIsRenewed(t *testing.T) {
 	old, err := m.Credential(own.NKey(), time.Hour, time.Now().Add(-2*time.Hour))
 	must(err)
 	own.Machine, own.CA, own.Credential = "m-1", keys.CA(), old
-	p := &agentProcess{opts: agentOptions{dir: dir, logger: zerolog.Nop()}, keys: own, credential: old}
+	p := &agentProcess{opts: agentOptions{dir: dir, logger: zerolog.Nop()}, keys: own, credential: old, clock: agent.NewHubClock(time.Now)}
 
 	if got, err := p.jwt(); err != nil || got != old || asked != 1 {
 		t.Errorf("while the hub refuses: asked %d times, changed %v, %v", asked, got != old, err)

@@ -30,7 +30,7 @@ func (h *hubProcess) openFeed() {
 	h.source = feed.NewSource(h.store.Log, registry(), render.NewFormat(registry(), hubID(h.keys)))
 	h.publisher = feed.NewPublisher(h.store.Feed, h.source, h.opts.logger)
 	h.hooks = webhook.New(webhook.Config{Dir: filepath.Join(h.opts.dir, "webhooks"), Source: h.source, Private: h.opts.privateWebhooks,
-		Version: version, Now: time.Now, Logger: h.opts.logger})
+		Version: version, Now: wallClock, Logger: h.opts.logger})
 	h.service.Follow(h.source)
 	h.service.Follow(h.metrics)
 	h.later(func() error { h.publisher.Stop(); return nil }) // after the service, so that its last events are published
@@ -54,7 +54,7 @@ func (h *hubProcess) admitObservers(ctx context.Context) error {
 	h.views.Engine.Read(func(uint64) { list = h.views.Observers.List() })
 	var live []string
 	for _, o := range list {
-		if !o.Live(time.Now()) {
+		if !o.Live(wallClock()) {
 			continue
 		}
 		live = append(live, o.Account)
@@ -119,7 +119,7 @@ func (h *hubProcess) AdmitObserver(ctx context.Context, o observers.Observer) (s
 	if err != nil {
 		return "", err
 	}
-	credential, err := id.Credential(o.NKey, o.Expires, time.Now())
+	credential, err := id.Credential(o.NKey, o.Expires, wallClock())
 	if err != nil {
 		return "", err
 	}
@@ -132,7 +132,7 @@ func (h *hubProcess) DismissObserver(ctx context.Context, o observers.Observer) 
 	if err != nil {
 		return err
 	}
-	token, err := h.keys.RevokedObserver(id, time.Now())
+	token, err := h.keys.RevokedObserver(id, wallClock())
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/google/renameio/v2"
 
@@ -25,7 +24,7 @@ func (h *hubProcess) Credential(m domain.MachineID, nkey string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	return id.Credential(nkey, identity.CredentialLife, time.Now())
+	return id.Credential(nkey, identity.CredentialLife, wallClock())
 }
 
 // renew issues a fresh credential at half of the old one's life, for the key the machine enrolled with.
@@ -45,7 +44,7 @@ func (h *hubProcess) admit(m domain.MachineID) {
 
 // cutOff ends a revoked machine's connections and lets it open no more.
 func (h *hubProcess) cutOff(m domain.MachineID) {
-	err := h.withAccount(m, func(id identity.Machine) (string, error) { return h.keys.RevokedAccount(id, time.Now()) }, h.broker.RevokeMachine)
+	err := h.withAccount(m, func(id identity.Machine) (string, error) { return h.keys.RevokedAccount(id, wallClock()) }, h.broker.RevokeMachine)
 	if err != nil {
 		h.opts.logger.Error().Str("machine", string(m)).Err(err).Msg("revoked machine not cut off")
 	}

@@ -18,7 +18,7 @@ type timedLog struct {
 
 // Append implements broker.Log.
 func (l timedLog) Append(ctx context.Context, expect uint64, recs []broker.Record) (uint64, error) {
-	began := time.Now()
+	began := wallClock()
 	defer func() { l.metrics.Appended(time.Since(began)) }()
 	return l.Log.Append(ctx, expect, recs)
 }
@@ -54,7 +54,7 @@ func (h *hubProcess) gauges() metrics.Gauges {
 			g.Runs[r.Phase]++
 		}
 		for _, o := range h.views.Observers.List() {
-			if o.Live(time.Now()) {
+			if o.Live(wallClock()) {
 				g.Observers++
 			}
 		}

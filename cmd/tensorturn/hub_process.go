@@ -153,7 +153,7 @@ func (h *hubProcess) bind() (net.Listener, error) {
 
 func (h *hubProcess) openKeys(context.Context) (err error) {
 	h.keys, h.created, err = identity.OpenOrCreate(filepath.Join(h.opts.dir, "keys"), identity.Options{
-		PublicURL: h.url, Hostname: hostname(), CertFile: h.opts.certFile, KeyFile: h.opts.keyFile, Now: time.Now()})
+		PublicURL: h.url, Hostname: hostname(), CertFile: h.opts.certFile, KeyFile: h.opts.keyFile, Now: wallClock()})
 	return err
 }
 
@@ -219,7 +219,7 @@ func (h *hubProcess) startService(ctx context.Context) error {
 		Log:      timedLog{h.store.Log, h.metrics}, Registry: registry(), Blobs: h.store.Blobs, Beats: h.store.Heartbeats,
 		Link: hub.NewNATSLink(nc), Renew: h.renew, Admit: h.admit, CutOff: h.cutOff, Heads: h.keys.Heads(),
 		Snapshots: h.snapshots, Version: programID(),
-		Full: h.health.Full, Logger: h.opts.logger,
+		Full: h.health.Full, Now: wallClock, Logger: h.opts.logger,
 	})
 	h.openFeed()
 	h.openInference()
@@ -234,7 +234,7 @@ func (h *hubProcess) startService(ctx context.Context) error {
 		return nil
 	}
 	return h.service.Do(ctx, hub.Do{Command: domain.CommandID(newID("c")), Actor: "hub",
-		Targets: []hub.Target{{Kind: event.KindPool, ID: pool.ID, Command: pool.Found{At: time.Now()}}}})
+		Targets: []hub.Target{{Kind: event.KindPool, ID: pool.ID, Command: pool.Found{At: wallClock()}}}})
 }
 
 func (h *hubProcess) frontConfig() gateway.Config {
@@ -248,7 +248,7 @@ func (h *hubProcess) frontConfig() gateway.Config {
 		Hub: h.service, Agents: h.service, Views: h.views, Log: h.store.Log, Blobs: h.store.Blobs, Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
 		Events: h.source, Observers: h, Webhooks: h.hooks, Metrics: h.metrics.Handler(), Counts: h.metrics, Inference: h.inference, Health: h.health, Door: h.door,
 		Websocket: h.broker.WebsocketAddr(), PublicURL: h.url, CA: h.keys.CA(), Pin: h.keys.Pin(), Secret: h.keys.RepeatSecret(),
-		HeadKey: h.keys.Head().Public().(ed25519.PublicKey), Binary: binary, Version: version, Now: time.Now, NewID: newID, Logger: h.opts.logger,
+		HeadKey: h.keys.Head().Public().(ed25519.PublicKey), Binary: binary, Version: version, Now: wallClock, NewID: newID, Logger: h.opts.logger,
 	}
 }
 

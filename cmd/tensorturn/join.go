@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"tensorturn/agent"
 	"tensorturn/broker/gateway"
 	"tensorturn/broker/identity"
 	"tensorturn/domain"
@@ -58,7 +59,11 @@ func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	reply, err := enrol(ctx, keys, token, j)
+	clock := agent.NewHubClock(wallClock)
+	reply, err := enrol(ctx, keys, token, j, clock)
+	if err != nil && clock.Off() != 0 { // refused for this machine's clock: now the hub's is known
+		reply, err = enrol(ctx, keys, token, j, clock)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +72,13 @@ func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, err
 }
 
 // enrol speaks to the hub over a connection that is checked against the token's CA pin before a byte is sent.
-func enrol(ctx context.Context, keys *identity.AgentKeys, token identity.Token, j joinRequest) (gateway.EnrolReply, error) {
+func enrol(ctx context.Context, keys *identity.AgentKeys, token identity.Token, j joinRequest, clock *agent.HubClock) (gateway.EnrolReply, error) {
 	var reply gateway.EnrolReply
 	u, err := url.Parse(keys.Hub)
 	if err != nil {
 		return reply, err
 	}
-	proof, err := identity.SignProof(keys.Key(), identity.AudienceEnrol, "", time.Now())
+	proof, err := identity.SignProof(keys.Key(), identity.AudienceEnrol, "", clock.Now())
 	if err != nil {
 		return reply, err
 	}
@@ -85,7 +90,8 @@ func enrol(ctx context.Context, keys *identity.AgentKeys, token identity.Token, 
 	if err != nil {
 		return reply, err
 	}
-	hc := &http.Client{Transport: &http.Transport{TLSClientConfig: identity.PinnedTLS(token.Pin(), u.Hostname()), Proxy: http.ProxyFromEnvironment}}
+	pinned := &http.Transport{TLSClientConfig: identity.PinnedTLS(token.Pin(), u.Hostname()), Proxy: http.ProxyFromEnvironment}
+	hc := &http.Client{Transport: clock.Listen(pinned)}
 	defer hc.CloseIdleConnections()
 	resp, err := hc.Do(req)
 	if err != nil {

@@ -41,18 +41,18 @@ func (p *Pool) Flip(file string, at int64, mask byte) (undo func()) {
 func (p *Pool) CopyHub() (restore func()) {
 	p.tb.Helper()
 	kept := filepath.Join(p.tb.TempDir(), "hub")
-	p.copyTree(p.HubDir(), kept)
+	p.CopyTree(p.HubDir(), kept)
 	return func() {
 		p.tb.Helper()
 		if err := os.RemoveAll(p.HubDir()); err != nil {
 			p.tb.Fatal(err)
 		}
-		p.copyTree(kept, p.HubDir())
+		p.CopyTree(kept, p.HubDir())
 	}
 }
 
-// copyTree copies folders and files with their modes: a hub refuses keys that others can read.
-func (p *Pool) copyTree(from, to string) {
+// CopyTree copies folders and files with their modes: a hub refuses keys that others can read.
+func (p *Pool) CopyTree(from, to string) {
 	p.tb.Helper()
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

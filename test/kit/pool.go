@@ -20,6 +20,7 @@ type Pool struct {
 	URL   string // of the hub, the same over restarts
 	Lease time.Duration
 	Hub   *Process // newest, nil before StartHub
+	Env   []string // added to the environment of every process
 
 	tb     testing.TB
 	key    string // operator key
@@ -126,10 +127,16 @@ func (p *Pool) Await(what string, yes func() bool) {
 // Join makes a machine of the name a member of the pool.
 func (p *Pool) Join(name string, flags ...string) {
 	p.tb.Helper()
+	p.JoinAt(p.URL, name, flags...)
+}
+
+// JoinAt is Join by another URL of the hub, such as a proxy's.
+func (p *Pool) JoinAt(url, name string, flags ...string) {
+	p.tb.Helper()
 	if p.token == "" {
 		p.token = p.Must("token", "create", "--uses", "64")
 	}
-	p.Must(append([]string{"agent", "join", p.URL, "--token", p.token, "--dir", p.AgentDir(name), "--name", name}, flags...)...)
+	p.Must(append([]string{"agent", "join", url, "--token", p.token, "--dir", p.AgentDir(name), "--name", name}, flags...)...)
 }
 
 // SpawnAgent starts the agent of a machine that has joined.

@@ -31,6 +31,12 @@ type Process struct {
 // Spawn starts the binary with args. The process is killed when the test ends.
 func (p *Pool) Spawn(name string, args ...string) *Process {
 	p.tb.Helper()
+	return p.SpawnWith(name, nil, args...)
+}
+
+// SpawnWith is Spawn with variables added to the environment.
+func (p *Pool) SpawnWith(name string, env []string, args ...string) *Process {
+	p.tb.Helper()
 	pr := &Process{Name: name, Log: filepath.Join(p.Dir, name+".log"), tb: p.tb, done: make(chan struct{})}
 	out, err := os.OpenFile(pr.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -38,7 +44,7 @@ func (p *Pool) Spawn(name string, args ...string) *Process {
 	}
 	defer out.Close()
 	pr.cmd = exec.Command(p.Bin, args...)
-	pr.cmd.Env = p.env()
+	pr.cmd.Env = append(append(p.env(), p.Env...), env...)
 	pr.cmd.Stdout, pr.cmd.Stderr = out, out
 	if err := pr.cmd.Start(); err != nil {
 		p.tb.Fatal(err)
@@ -85,6 +91,9 @@ func (pr *Process) Kill() {
 	pr.Signal(syscall.SIGKILL)
 	<-pr.done
 }
+
+// PID is the process's number.
+func (pr *Process) PID() int { return pr.cmd.Process.Pid }
 
 // Ended gives a channel that is closed when the process has ended.
 func (pr *Process) Ended() <-chan struct{} { return pr.done }

@@ -88,6 +88,9 @@ func (p *Pool) Blob(id domain.Digest) []byte {
 	return b
 }
 
+// Stream opens an answer that goes on, such as the events; it ends after Patience at the latest.
+func (p *Pool) Stream(path string) (io.ReadCloser, error) { return p.fetch(path) }
+
 func (p *Pool) fetch(path string) (io.ReadCloser, error) {
 	req, err := http.NewRequest(http.MethodGet, p.URL+path, nil)
 	if err != nil {
@@ -103,6 +106,17 @@ func (p *Pool) fetch(path string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("GET %s: %s", path, resp.Status)
 	}
 	return resp.Body, nil
+}
+
+// Healthz is what the hub says without a key.
+func (p *Pool) Healthz() (string, error) {
+	resp, err := p.client.Get(p.URL + "/healthz")
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	return string(b), err
 }
 
 // Put stores an object as the operator and gives the status of the hub's answer.
@@ -123,6 +137,29 @@ func (p *Pool) PutAs(name string, data []byte) int {
 		p.tb.Fatal(err)
 	}
 	return p.put(token, data)
+}
+
+// TryPutAs is PutAs for a hub that may end meanwhile: 0 then.
+func (p *Pool) TryPutAs(name string, data []byte) int {
+	keys, err := identity.LoadAgentKeys(filepath.Join(p.AgentDir(name), "agent.json"))
+	if err != nil {
+		return 0
+	}
+	token, err := identity.SignBlobToken(keys.Key(), keys.Machine, time.Now())
+	if err != nil {
+		return 0
+	}
+	req, err := http.NewRequest(http.MethodPut, p.URL+"/blobs/"+string(blob.Sum(data)), bytes.NewReader(data))
+	if err != nil {
+		return 0
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
 }
 
 func (p *Pool) put(secret string, data []byte) int {

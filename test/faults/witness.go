@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tensorturn/broker/gateway"
+)
+
+// witness stands outside the hub and writes down every event it is told, over every restart of the hub: what it has heard
+// was acknowledged, and must be in the log for ever.
+type witness struct {
+	w    *world
+	stop chan struct{}
+	done chan struct{}
+
+	mu    sync.Mutex
+	heard map[uint64]string // sequence to event id
+	last  uint64
+}
+
+// watch begins to listen; the bed ends it.
+func watch(w *world) *witness {
+	v := &witness{w: w, stop: make(chan struct{}), done: make(chan struct{}), heard: map[uint64]string{}}
+	go v.run()
+	w.Bed.Cleanup(func() { close(v.stop); <-v.done })
+	return v
+}
+
+func (v *witness) run() {
+	defer close(v.done)
+	retry := time.NewTicker(50 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		v.listen()
+		select {
+		case <-v.stop:
+			return
+		case <-retry.C:
+		}
+	}
+}
+
+// listen hears one stream to its end.
+func (v *witness) listen() {
+	v.mu.Lock()
+	after := v.last
+	v.mu.Unlock()
+	body, err := v.w.Stream(fmt.Sprintf("/api/v1/events?after=%d&follow=true", after))
+	if err != nil {
+		return
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-v.stop:
+		case <-ended:
+		}
+		body.Close()
+	}()
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		var e struct {
+			ID       string `json:"id"`
+			Sequence string `json:"sequence"`
+		}
+		if json.Unmarshal([]byte(data), &e) != nil || e.ID == "" {
+			continue
+		}
+		var seq uint64
+		var err error
+		if seq, err = strconv.ParseUint(e.Sequence, 10, 64); err != nil {
+			continue
+		}
+		v.mu.Lock()
+		v.heard[seq], v.last = e.ID, max(v.last, seq)
+		v.mu.Unlock()
+	}
+}
+
+func (v *witness) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.heard)
+}
+
+// missing lists what was heard and is not in the log.
+func (v *witness) missing(log []gateway.LogRecord) []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	stored := make(map[uint64]string, len(log))
+	for _, r := range log {
+		stored[r.Seq] = r.ID
+	}
+	var lost []string
+	for seq, id := range v.heard {
+		if stored[seq] != id {
+			lost = append(lost, fmt.Sprintf("%d (%s)", seq, id))
+		}
+	}
+	return lost
+}
