@@ -85,6 +85,7 @@ func (g *Gateway) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w := middleware.NewWrapResponseWriter(rw, r.ProtoMajor)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Date", g.cfg.Now().UTC().Format(http.TimeFormat)) // the clock that checks proofs: machines whose own is wrong go by it
 		defer func() {
 			p := recover()
 			if p == nil {

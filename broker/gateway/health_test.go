@@ -105,7 +105,7 @@ func TestDoorBeforeTheHubIsReady(t *testing.T) {
 		<-again.C
 	}
 	front := gateway.New(gateway.Config{Door: door, CA: r.keys.CA(), Health: &r.health, Hub: r.service, Views: gateway.NewViews(), Websocket: "127.0.0.1:1",
-		PublicURL: "https://x", Operator: func(string) bool { return false }, Logger: zerolog.Nop()})
+		PublicURL: "https://x", Now: time.Now, Operator: func(string) bool { return false }, Logger: zerolog.Nop()})
 	front.Open()
 	waiting.Wait()
 	if code, body := get("/healthz"); code != 200 || body != "ready\n" {

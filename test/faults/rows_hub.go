@@ -180,7 +180,7 @@ func hubOutOfMemory(w *world) {
 	go func() { // what the kernel takes away must be asked for first
 		for i := range 64 {
 			part := bytes.Repeat([]byte{byte(i)}, 8<<20)
-			if w.TryPutAs("a", part) == 0 {
+			if w.PutAs("a", part) == 0 {
 				return
 			}
 		}

@@ -125,22 +125,9 @@ func (p *Pool) Put(data []byte) int {
 	return p.put(p.key, data)
 }
 
-// PutAs stores an object as the machine of the name does, with a token that its key signs.
+// PutAs stores an object as the machine of the name does, with a token that its key signs, and gives the status; 0 when the hub
+// hung up, as one does that has no room for the bytes that are still coming, or one that ends.
 func (p *Pool) PutAs(name string, data []byte) int {
-	p.tb.Helper()
-	keys, err := identity.LoadAgentKeys(filepath.Join(p.AgentDir(name), "agent.json"))
-	if err != nil {
-		p.tb.Fatal(err)
-	}
-	token, err := identity.SignBlobToken(keys.Key(), keys.Machine, time.Now())
-	if err != nil {
-		p.tb.Fatal(err)
-	}
-	return p.put(token, data)
-}
-
-// TryPutAs is PutAs for a hub that may end meanwhile: 0 then.
-func (p *Pool) TryPutAs(name string, data []byte) int {
 	keys, err := identity.LoadAgentKeys(filepath.Join(p.AgentDir(name), "agent.json"))
 	if err != nil {
 		return 0
