@@ -39,7 +39,7 @@ func (c *HubClock) Hear(h http.Header) (changed bool) {
 		off = 0
 	}
 	was := time.Duration(c.off.Load())
-	if (off - was).Abs() < clockSlack && off != 0 {
+	if (off-was).Abs() < clockSlack && off != 0 {
 		return false // the same, seen through another second
 	}
 	c.off.Store(int64(off))
