@@ -79,6 +79,7 @@ func draw(seed uint64, quiet bool) options {
 	if !quiet && !l.chance(0.1) {
 		o.drawFaults(l, lease)
 	}
+	o.drawEnsemble(lease)
 	return o
 }
 

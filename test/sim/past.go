@@ -50,6 +50,7 @@ type book struct {
 	inputs  map[contribution]domain.Digest // of the open round
 	drains  map[contribution]bool          // asked for because the machine leaves
 	merges  int
+	members map[int]*memberBook // of an ensemble
 }
 
 // contribution names one accepted delta within its run.
@@ -143,7 +144,7 @@ func (p *past) note(e event.Envelope) {
 	id := domain.RunID(e.Agg)
 	if d, ok := e.Data.(*run.Submitted); ok && p.books[id] == nil {
 		p.books[id] = &book{spec: d.Spec, data: d.Data, counted: map[domain.ChunkID]contribution{}, claimed: map[domain.ChunkID]grant{},
-			inputs: map[contribution]domain.Digest{}, drains: map[contribution]bool{}}
+			inputs: map[contribution]domain.Digest{}, drains: map[contribution]bool{}, members: map[int]*memberBook{}}
 		return
 	}
 	if s := p.runs[id]; s.Phase.Ended() {
@@ -152,6 +153,7 @@ func (p *past) note(e event.Envelope) {
 	p.noteLease(id, e)
 	p.noteRound(id, e)
 	p.noteContribution(id, e)
+	p.noteMember(id, e)
 }
 
 // noteLease keeps the book of leases: one for a slot at a time over all runs, and every end names the one that is held.
@@ -257,6 +259,10 @@ func (p *past) noteMerge(id domain.RunID, e event.Envelope, d *run.RoundMerged) 
 // noteEnd: every chunk is counted once.
 func (p *past) noteEnd(id domain.RunID, e event.Envelope, d *run.Completed) {
 	b := p.books[id]
+	if b.spec.IsEnsemble() {
+		p.noteEnsembleEnd(id, e, d)
+		return
+	}
 	if n := run.TotalChunks(b.spec, b.data); len(b.counted) != n {
 		fail("record %d completes %s with %d of %d chunks counted", e.Seq, id, len(b.counted), n)
 	}

@@ -82,6 +82,12 @@ func (p *process) perform(e agent.Effect) {
 		p.slots[e.Slot].initialise(e)
 	case agent.RunEvaluate:
 		p.slots[e.Slot].evaluate(e)
+	case agent.KeepMember:
+		p.slots[e.Slot].keepMember(e)
+	case agent.FinishMember:
+		p.slots[e.Slot].finishMember(e)
+	case agent.PredictMember:
+		p.slots[e.Slot].predictMember(e)
 	default:
 		fail("the agent asks for %T, which nobody knows", e)
 	}
@@ -170,7 +176,12 @@ func (s *slotBox) prepared(e agent.Prepare) {
 	if want := e.Job.Layout; want != "" && want != safetensors.LayoutDigest(layout(tensorName)) {
 		fail("%s is told layout %s", s.p.m.opt.ID, want)
 	}
-	if e.Base != "" {
+	if e.Unit == run.UnitMember {
+		if err := s.resume(e); err != nil {
+			s.transferError(err, false)
+			return
+		}
+	} else if e.Base != "" {
 		w, err := s.p.m.base(e.Base)
 		if err != nil {
 			s.transferError(err, false)
@@ -184,7 +195,7 @@ func (s *slotBox) prepared(e agent.Prepare) {
 // train takes samples ÷ speed and tells of every batch.
 func (s *slotBox) train(e agent.Train) {
 	s.begin(e.Epoch)
-	if e.Boundary != len(s.chunks)+1 {
+	if e.Boundary != len(s.chunks)+1 && e.Boundary > 0 { // a member keeps checkpoints instead
 		fail("%s/%d shall make boundary %d of weights that hold %v", s.p.m.opt.ID, s.index, e.Boundary, s.chunks)
 	}
 	if s.p.m.hang > 0 {
@@ -215,7 +226,9 @@ func (s *slotBox) batch(e agent.Train, left int, began time.Duration) {
 		if s.snaps == nil {
 			s.snaps = map[int]snapshot{}
 		}
-		s.snaps[e.Boundary] = snapshot{s.weights, s.chunks}
+		if e.Boundary > 0 {
+			s.snaps[e.Boundary] = snapshot{s.weights, s.chunks}
+		}
 		delete(s.snaps, e.Boundary-agent.KeptBoundaries)
 		s.end(agent.ChunkTrained{Slot: s.index, Epoch: e.Epoch, Chunk: e.Chunk, Samples: run.ChunkSamples(s.spec, s.data, e.Chunk),
 			Steps: run.ChunkSteps(s.spec, s.data, e.Chunk), Seconds: (s.p.clock() - began).Seconds(), Loss: 1})

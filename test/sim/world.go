@@ -273,7 +273,7 @@ func (w *world) bound() time.Duration {
 	}
 	samples := 0.0
 	for _, r := range w.opt.Runs {
-		samples += float64(r.Data.Samples * r.Spec.Epochs)
+		samples += workOf(r)
 	}
 	return 40*w.opt.Timing.Lease + time.Duration(4*samples/slowest*float64(time.Second))
 }
