@@ -15,6 +15,7 @@ type work struct {
 	base    int64 // bytes of a base, 0 until a merge has told: all have the same layout
 	maker   domain.MachineID
 	has     map[domain.MachineID]*machine
+	members map[int]*member                 // of an ensemble, by number
 	steps   map[domain.SlotID]map[int]int64 // of the open round's contributions, by slot and number
 }
 
@@ -28,7 +29,7 @@ type machine struct {
 
 func newWork(d *run.Submitted) *work {
 	return &work{process: d.Spec.Trainer == run.Process, data: d.Data.Bytes, samples: int64(d.Data.Samples), chunk: int64(d.Spec.Chunk),
-		has: map[domain.MachineID]*machine{}, steps: map[domain.SlotID]map[int]int64{}}
+		has: map[domain.MachineID]*machine{}, steps: map[domain.SlotID]map[int]int64{}, members: map[int]*member{}}
 }
 
 func (w *work) machine(m domain.MachineID) *machine {
@@ -61,6 +62,8 @@ func (w *work) apply(e event.Envelope, count func(domain.MachineID, Counts)) {
 	case *run.RoundMerged:
 		clear(w.steps)
 		w.merged(d, count)
+	default:
+		w.applyMember(e, count)
 	}
 }
 
@@ -68,7 +71,7 @@ func (w *work) apply(e event.Envelope, count func(domain.MachineID, Counts)) {
 func (w *work) began(d *run.LeaseGranted) int64 {
 	m := w.machine(d.Slot.Machine())
 	bytes := int64(0)
-	if w.process && m.data < w.data {
+	if (w.process || d.Unit == run.UnitMember) && m.data < w.data {
 		bytes, m.data = w.data-m.data, w.data
 	}
 	base := d.Round
@@ -91,7 +94,7 @@ func (w *work) began(d *run.LeaseGranted) int64 {
 
 // read gives the bytes of data that a machine fetches for one more chunk: its share of the whole, until it has all.
 func (w *work) read(id domain.MachineID) int64 {
-	if w.process || w.samples < 1 {
+	if w.process || w.samples < 1 || w.data <= w.machine(id).data {
 		return 0
 	}
 	m := w.machine(id)
