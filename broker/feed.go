@@ -18,6 +18,9 @@ const MaxFeedBytes = 5 << 20
 type Feed interface {
 	// Tail is the sequence in the log and the id of the newest event published, 0 and "" when there is none.
 	Tail(ctx context.Context) (seq uint64, id string, err error)
+	// Mend reads the feed through, before anything is published. One that has lost or damaged messages between its ends is
+	// emptied, for the publisher to fill it again with the same events at the same places; why says so, "" when it is sound.
+	Mend(ctx context.Context) (why string, err error)
 	// Publish stores the messages in order behind the tail that the last Tail or Publish has seen. After an error some of
 	// them may be stored, the first ones first: ask Tail.
 	Publish(ctx context.Context, ms []FeedMessage) error

@@ -103,6 +103,7 @@ func (p *Publisher) set(upto uint64, why error, ended bool) {
 func (p *Publisher) run(ctx context.Context) {
 	upto := uint64(0)
 	defer func() { _, why := p.Status(); p.set(upto, why, true) }()
+	p.mend(ctx)
 	wait := retryFirst
 	for ctx.Err() == nil {
 		before := upto
@@ -127,6 +128,16 @@ func (p *Publisher) run(ctx context.Context) {
 			return
 		}
 		wait = min(2*wait, retryMost)
+	}
+}
+
+// mend has a damaged feed made anew. One that cannot be checked is gone on with: whoever reads it sees the jump in sequence.
+func (p *Publisher) mend(ctx context.Context) {
+	switch why, err := p.feed.Mend(ctx); {
+	case err != nil && ctx.Err() == nil:
+		p.logger.Warn().Err(err).Msg("the event feed could not be checked")
+	case why != "":
+		p.logger.Warn().Str("reason", why).Msg("the event feed is made anew from the log")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -52,6 +53,8 @@ func feedConfig(maxBytes int64) jetstream.StreamConfig {
 // Feed is a broker.Feed on the stream FEED, and the consumers of observers on it.
 type Feed struct {
 	js     jetstream.JetStream
+	config jetstream.StreamConfig
+	mu     sync.Mutex // held while observers come and go, and while a damaged feed is made anew
 	stream jetstream.Stream
 	last   uint64 // of the stream, as the last Tail or Publish has seen it
 }
@@ -61,11 +64,12 @@ func openFeed(ctx context.Context, nc *nats.Conn, api string, maxBytes int64) (*
 	if err != nil {
 		return nil, &domain.Error{Kind: domain.KindInternal, Op: "open feed", Why: "no JetStream context", Err: err}
 	}
-	stream, err := ensure(ctx, js, feedConfig(maxBytes))
+	config := feedConfig(maxBytes)
+	stream, err := ensure(ctx, js, config)
 	if err != nil {
 		return nil, err
 	}
-	return &Feed{js: js, stream: stream}, nil
+	return &Feed{js: js, config: config, stream: stream}, nil
 }
 
 // Tail implements broker.Feed.
@@ -150,6 +154,8 @@ func (f *Feed) AdmitObserver(ctx context.Context, o Observer) error {
 	op := "admit observer " + o.Consumer
 	ctx, cancel := limit(ctx, feedLimit)
 	defer cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if _, err := f.stream.Consumer(ctx, o.Consumer); err == nil {
 		return nil
 	} else if !errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -225,6 +231,8 @@ func (f *Feed) before(ctx context.Context, place uint64, o Observer) (bool, erro
 func (f *Feed) DismissObserver(ctx context.Context, consumer string) error {
 	ctx, cancel := limit(ctx, feedLimit)
 	defer cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.stream.DeleteConsumer(ctx, consumer); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return unavailable("dismiss observer "+consumer, err)
 	}
@@ -235,6 +243,8 @@ func (f *Feed) DismissObserver(ctx context.Context, consumer string) error {
 func (f *Feed) Observers(ctx context.Context) ([]string, error) {
 	ctx, cancel := limit(ctx, feedLimit)
 	defer cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var out []string
 	l := f.stream.ConsumerNames(ctx)
 	for name := range l.Name() {
@@ -250,6 +260,8 @@ func (f *Feed) Observers(ctx context.Context) ([]string, error) {
 func (f *Feed) ObserverLag(ctx context.Context, consumer string) (waiting uint64, unacked int, err error) {
 	ctx, cancel := limit(ctx, feedLimit)
 	defer cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	c, err := f.stream.Consumer(ctx, consumer)
 	if err != nil {
 		return 0, 0, unavailable("look at observer "+consumer, err)
