@@ -19,6 +19,7 @@ const (
 	wrongDouble  wrong = "double"  // a contribution counts a chunk that another one has counted
 	wrongSeed    wrong = "seed"    // one machine trains a chunk on other samples than it says
 	wrongRewrite wrong = "rewrite" // a stored record changes
+	wrongFrozen  wrong = "frozen"  // a snapshot says that it was made at a later record than it was
 	wrongStuck   wrong = "stuck"   // the network never heals
 )
 

@@ -122,6 +122,7 @@ func (w *world) finish() {
 	defer func() { w.store.calm-- }()
 	w.check(true)
 	w.rebuild()
+	w.frozenViews()
 	if n := w.past.leases(); n > 0 {
 		fail("every run has ended and %d leases are held: %v", n, w.past.held)
 	}

@@ -21,6 +21,7 @@ const maxInbox = 4096
 type hubBox struct {
 	w      *world
 	luck   luck
+	snaps  luck
 	core   *hub.Core // nil when the process is off
 	life   int       // counts starts and crashes: what was asked for in an earlier life does not happen
 	starts int
@@ -30,6 +31,8 @@ type hubBox struct {
 	told   uint64
 	heard  map[heardSync]bool // syncs answered in this life
 	merges map[domain.RunID]bool
+
+	frozenFold *frozen // the newest snapshot, nil before the first
 }
 
 // letter is an input and the way back.
@@ -58,6 +61,7 @@ func (h *hubBox) start() {
 	h.inbox, h.due, h.told = nil, false, 0
 	h.heard, h.merges = map[heardSync]bool{}, map[domain.RunID]bool{}
 	cfg := hub.Config{Timing: w.opt.Timing, Process: fmt.Sprintf("p%d", h.starts), Replayed: h.committed}
+	h.beginFrozen(&cfg)
 	core := hub.New(cfg, w.log, w.reg)
 	if err := core.Open(context.Background(), w.wall()); err != nil {
 		w.say("hub", "cannot start: %v", err)
@@ -149,6 +153,7 @@ func (h *hubBox) step() {
 	outs := h.core.Step(context.Background(), h.w.wall(), in)
 	h.w.check(false)
 	h.describe(n, outs)
+	h.freeze()
 	for _, o := range outs {
 		if h.w.faulty() && h.luck.chance(h.w.opt.Between/float64(len(outs))) {
 			h.crash("between a step and what it gave")

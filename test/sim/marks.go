@@ -28,6 +28,7 @@ const (
 	markVoted
 	markMemberResumed
 	markMemberDropped
+	markFrozenStart
 	markCount
 )
 
@@ -39,7 +40,7 @@ func (m mark) String() string {
 		"a deadline extended", "a draining machine's contribution accepted", "a machine quarantined", "an accepted contribution revoked",
 		"a merge interrupted by a crash of the hub", "a repeated sync answered", "a late reply ignored",
 		"a lost delta sent again", "a delta asked for again is gone", "a delta refused by the norm gate", "a run paused by its norm gate",
-		"a trainer's failure recorded", "members have voted", "a member gone on from another machine's checkpoint", "a member dropped",
+		"a trainer's failure recorded", "members have voted", "a member gone on from another machine's checkpoint", "a member dropped", "the hub begins from a snapshot",
 	}[m]
 }
 

@@ -144,6 +144,7 @@ func TestCheckersSee(t *testing.T) {
 		{wrongDouble, "twice"},
 		{wrongSeed, "training them gives"},
 		{wrongRewrite, "has changed"},
+		{wrongFrozen, "is not the fold of the log"},
 		{wrongStuck, "no end within"},
 	} {
 		t.Run(string(c.what), func(t *testing.T) {

@@ -67,7 +67,7 @@ func newWorld(opt options, what wrong, out io.Writer) *world {
 	w.log = memory.NewLog(w.store.log)
 	w.blobs = memory.NewBlobs(w.wall, w.store.blobs)
 	w.past = newPast(w)
-	w.hub = &hubBox{w: w, luck: newLuck(opt.Seed, streamHub)}
+	w.hub = &hubBox{w: w, luck: newLuck(opt.Seed, streamHub), snaps: newLuck(opt.Seed, streamFrozen)}
 	w.nemesis = &nemesis{w: w, luck: newLuck(opt.Seed, streamNemesis)}
 	return w
 }
