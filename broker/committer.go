@@ -66,56 +66,6 @@ func (c *Committer) OpenBehind(ctx context.Context, seq uint64, digest domain.Di
 	return nil
 }
 
-// Holds reports whether the log's record at seq has the digest. Errors: domain.KindUnavailable, the log cannot be read.
-func Holds(ctx context.Context, log Log, seq uint64, digest domain.Digest) (bool, error) {
-	for rec, err := range log.Read(ctx, seq) {
-		if domain.KindOf(err) == domain.KindIntegrity {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		return rec.Seq == seq && event.Digest(rec.Data) == digest, nil
-	}
-	return false, nil
-}
-
-// Verify reads the log behind the verifier's head, gives every good event to apply, and returns the last good record.
-// Errors are those of Committer.Open. Several may read at the same time.
-func Verify(ctx context.Context, log Log, v *event.Verifier, apply func(event.Envelope) error) (uint64, domain.Digest, error) {
-	err := verify(ctx, log, v, apply)
-	seq, head := v.Head()
-	return seq, head, err
-}
-
-func verify(ctx context.Context, log Log, v *event.Verifier, apply func(event.Envelope) error) error {
-	from, _ := v.Head()
-	for rec, err := range log.Read(ctx, from+1) {
-		if err != nil {
-			return err
-		}
-		e, err := VerifyRecord(v, rec)
-		if err != nil {
-			return err
-		}
-		if err := apply(e); err != nil {
-			return err
-		}
-	}
-	return v.Finish()
-}
-
-// VerifyRecord gives the next record to the verifier and compares its subject and id, which no chain covers, with what
-// it says of itself.
-func VerifyRecord(v *event.Verifier, rec Record) (event.Envelope, error) {
-	e, err := v.Next(rec.Seq, rec.Data)
-	if err == nil && (rec.Subject != e.Subject() || rec.ID != e.ID) {
-		err = event.Break(rec.Seq, fmt.Sprintf("the record of %s %s is filed under %s as %s", e.Subject(), e.ID,
-			domain.Clip(rec.Subject, 160), domain.Clip(rec.ID, 80)), nil)
-	}
-	return e, err
-}
-
 // Commit stores the groups in order and returns their events with the places they have. One append holds as many whole
 // groups as fit into domain.MaxBatchEvents; when a later append fails, the events of the earlier ones are stored and
 // returned beside the error. now is the hub's clock; the events carry it in whole microseconds.

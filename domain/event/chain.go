@@ -78,33 +78,56 @@ func (v *Verifier) Next(seq uint64, data []byte) (Envelope, error) {
 	if v.broken != nil {
 		return Envelope{}, v.broken
 	}
-	e, err := v.next(seq, data)
-	if err != nil {
-		v.broken = err
-		return Envelope{}, err
-	}
-	return e, nil
+	return v.Take(Parse(v.reg, seq, data))
 }
 
-func (v *Verifier) next(seq uint64, data []byte) (Envelope, error) {
-	want := v.seq + 1
-	if seq != want {
-		return Envelope{}, Break(want, fmt.Sprintf("the record is missing, %d comes next", seq), nil)
-	}
-	e, err := Decode(v.reg, seq, data)
-	if err != nil {
-		return Envelope{}, Break(want, "the record cannot be read", err)
-	}
-	if e.Prev != v.head {
-		return Envelope{}, Break(want, fmt.Sprintf("the record follows %s, but %s stands before it", name(e.Prev), name(v.head)), nil)
-	}
-	d := Digest(data)
-	if a, ok := v.anchors[seq]; ok && a != d {
-		return Envelope{}, Break(want, fmt.Sprintf("the record is %s, but was known as %s", name(d), name(a)), nil)
-	}
-	v.seq, v.head = seq, d
-	return e, nil
+// Parsed is a record that was read by itself: what can be done with many at a time, before they are put in order.
+type Parsed struct {
+	seq    uint64
+	e      Envelope
+	digest domain.Digest
+	err    error
 }
+
+// Parse reads the record at seq by itself.
+func Parse(r *Registry, seq uint64, data []byte) Parsed {
+	p := Parsed{seq: seq, digest: Digest(data)}
+	p.e, p.err = Decode(r, seq, data)
+	return p
+}
+
+// Take is Next for a record that was parsed with the same registry.
+func (v *Verifier) Take(p Parsed) (Envelope, error) {
+	if v.broken == nil {
+		v.broken = v.link(p)
+	}
+	if v.broken != nil {
+		return Envelope{}, v.broken
+	}
+	v.seq, v.head = p.seq, p.digest
+	return p.e, nil
+}
+
+// link says why a record is not the next one.
+func (v *Verifier) link(p Parsed) error {
+	want := v.seq + 1
+	if p.seq != want {
+		return Break(want, fmt.Sprintf("the record is missing, %d comes next", p.seq), nil)
+	}
+	if p.err != nil {
+		return Break(want, "the record cannot be read", p.err)
+	}
+	if p.e.Prev != v.head {
+		return Break(want, fmt.Sprintf("the record follows %s, but %s stands before it", name(p.e.Prev), name(v.head)), nil)
+	}
+	if a, ok := v.anchors[p.seq]; ok && a != p.digest {
+		return Break(want, fmt.Sprintf("the record is %s, but was known as %s", name(p.digest), name(a)), nil)
+	}
+	return nil
+}
+
+// Registry is what the verifier reads records with.
+func (v *Verifier) Registry() *Registry { return v.reg }
 
 // Finish says whether every expected record has come: a log that ends before one was cut.
 func (v *Verifier) Finish() error {

@@ -83,15 +83,20 @@ func Decode(r *Registry, seq uint64, b []byte) (Envelope, error) {
 		binary.BigEndian.Uint32(b[len(b)-sumBytes:]) != sum(b) {
 		return Envelope{}, domain.Invalid("read event", "the record's checksum is wrong: its bytes are damaged", "")
 	}
-	var rec record
-	if err := pack.Decode(b, pack.EventLimits(), &rec); err != nil {
-		return Envelope{}, fmt.Errorf("read event: %w", err)
+	lim := pack.EventLimits()
+	rec, ok := quick(b)
+	if !ok {
+		if err := pack.Decode(b, lim, &rec); err != nil {
+			return Envelope{}, fmt.Errorf("read event: %w", err)
+		}
 	}
+	lim.Depth--                         // the record is the first level,
+	lim.Elements -= 1 + 2*recordEntries // and has as many values besides its data
 	d, err := r.New(rec.Name, rec.Version)
 	if err != nil {
 		return Envelope{}, err
 	}
-	if err := pack.Decode(rec.Data, pack.EventLimits(), d); err != nil {
+	if err := pack.Decode(rec.Data, lim, d); err != nil {
 		return Envelope{}, fmt.Errorf("read event %s: %w", rec.Name, err)
 	}
 	if n := len(rec.Prev); n != 0 && n != 32 {

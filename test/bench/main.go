@@ -35,6 +35,7 @@ var sections = []section{
 	{"merge", (*bench).merges},
 	{"memory", (*bench).memory},
 	{"log", (*bench).logs},
+	{"start", (*bench).starts},
 	{"blobs", (*bench).blobs},
 	{"trainer", (*bench).trainers},
 }
@@ -49,11 +50,15 @@ func command(args []string, stdout, stderr io.Writer) int {
 	quick := f.Bool("quick", false, "small sizes: shows that the bench works, not how fast anything is")
 	bin := f.String("binary", "bin/tensorturn", "the built product")
 	child := f.String("merge-child", "", "merge in this folder, print the peak memory, end: how the bench starts itself")
+	start := f.String("start-child", "", "start a hub's service in this folder, print what it took, end")
 	if err := f.Parse(args); err != nil {
 		return 2
 	}
 	if *child != "" {
 		return mergeChild(*child, stdout, stderr)
+	}
+	if *start != "" {
+		return startIn(*start, stdout, stderr)
 	}
 	chosen, err := choose(*only)
 	if err != nil {

@@ -17,9 +17,11 @@ const storeBytes = 8 << 30 // granted to a log's server; a bench uses a few doze
 
 // openLog starts the hub's own broker in this process on a new folder of the disk, with the hub's settings, and opens
 // its log.
-func openLog(d *bed) broker.Log {
-	dir := d.TempDir()
-	keys, err := identity.Create(filepath.Join(dir, "keys"), identity.Options{PublicURL: "https://127.0.0.1:7443", Now: time.Now()})
+func openLog(d *bed) broker.Log { return openStoreIn(d, d.TempDir()).Log }
+
+// openStoreIn is openLog in a folder that may hold one already.
+func openStoreIn(d *bed, dir string) *jetstream.Store {
+	keys, _, err := identity.OpenOrCreate(filepath.Join(dir, "keys"), identity.Options{PublicURL: "https://127.0.0.1:7443", Now: time.Now()})
 	d.Must(err)
 	o := embedded.HubOptions{Name: "hub", StoreDir: filepath.Join(dir, "store"), MaxStore: storeBytes, MaxMemory: 64 << 20, Logger: zerolog.Nop()}
 	o.Operator, err = keys.OperatorJWT()
@@ -36,7 +38,7 @@ func openLog(d *bed) broker.Log {
 	d.Must(err)
 	s, err := jetstream.Open(context.Background(), nc, embedded.JetStreamDomain, storeBytes)
 	d.Must(err)
-	return s.Log
+	return s
 }
 
 func account(d *bed, keys *identity.Keys, r identity.Role, encode func() (string, error)) embedded.Account {
