@@ -193,6 +193,9 @@ func TestPlainTrainerInASandbox(t *testing.T) {
 	}
 }
 
+// prints are the ways to fail that leave words behind.
+var prints = map[string]bool{"exit 1": true, "no module": true, "MemoryError": true, "orphans": false}
+
 // Each way a program fails: the fact in the log, the words for its owner, and what became of the chunks.
 func TestFailuresInAPool(t *testing.T) {
 	p, _ := start(t, "a")
@@ -230,6 +233,9 @@ func TestFailuresInAPool(t *testing.T) {
 				case *run.ChunksClaimed:
 					claimed += len(d.Chunks)
 				case *run.TaskFailed:
+					if len(d.Tail) == 0 && prints[c.mode] {
+						t.Errorf("record %d holds nothing of what was printed", e.Seq)
+					}
 					failed++
 					requeued += len(d.Returned)
 					if !strings.Contains(d.Error, c.why) && !strings.Contains(c.why, d.Error) {
@@ -242,6 +248,29 @@ func TestFailuresInAPool(t *testing.T) {
 			}
 			if left := trainersOf(t, p.AgentDir("a")); len(left) > 0 {
 				p.Await("processes of the program to end", func() bool { return len(trainersOf(t, p.AgentDir("a"))) == 0 })
+			}
+		})
+	}
+}
+
+// A machine's limits end what goes beyond them: the same table, for what would harm the machine.
+func TestLimitsInAPool(t *testing.T) {
+	p := kit.NewPool(t, binary, lease)
+	p.StartHub()
+	p.StartAgent("a", "--trainer-processes", "40", "--trainer-memory", "300MiB", "--trainer-disk", "16MiB")
+	for mode, why := range map[string]string{
+		"fork bomb":   "more than the 40 that are allowed (use less, or allow more on this machine: agent start --trainer-processes",
+		"memory hog":  "memory",
+		"disk filler": "--trainer-disk",
+	} {
+		t.Run(mode, func(t *testing.T) {
+			r := p.AwaitEnd(submit(t, p, mode, 96, 1))
+			if r.Phase != run.PhaseFailed || !strings.Contains(r.Reason, why) || r.Ledger.Counted != 0 || r.Totals.TaskFails != run.MaxTaskFailures {
+				t.Errorf("the run is %s: %s\nwant %q\n%+v", r.Phase, r.Reason, why, r.Totals)
+			}
+			p.Await("processes of the program to end", func() bool { return len(trainersOf(t, p.AgentDir("a"))) == 0 })
+			if m := p.Must("machine", "show", "a"); !strings.Contains(m, "online") {
+				t.Errorf("the agent did not live through it:\n%s", m)
 			}
 		})
 	}

@@ -149,7 +149,11 @@ func (t *Trainer) open(ctx context.Context) error {
 	o := &t.opener.opts
 	var err error
 	t.attempt, t.batch = t.opener.begin(t.job)
-	t.unit = unitName(t.job.Run, t.attempt, -1)
+	member := -1
+	if t.job.Member > 0 {
+		member = t.job.Member
+	}
+	t.unit = unitName(t.job.Run, t.attempt, member)
 	t.dir = filepath.Join(o.Root, "work", t.unit)
 	p := place{work: filepath.Join(t.dir, "x"), input: filepath.Join(t.dir, "code"), output: filepath.Join(t.dir, "out"), ckpt: filepath.Join(t.dir, "ckpt"),
 		tmp: filepath.Join(t.dir, "tmp"), lib: filepath.Join(o.Root, "lib"), socket: filepath.Join(t.dir, "s"), unit: t.unit, attempt: t.attempt, batch: t.batch}

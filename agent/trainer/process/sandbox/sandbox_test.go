@@ -121,7 +121,9 @@ func TestLimits(t *testing.T) {
 				"awk 'BEGIN{s=\"x\"; while(length(s)<1e9) s=s s; print 1}'": "",
 			} {
 				words := s.Wrap(p, []string{"sh", "-c", script})
-				out, err := exec.CommandContext(t.Context(), words[0], words[1:]...).Output()
+				cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
+				cmd.Dir = dir
+				out, err := cmd.Output()
 				if string(out) != want {
 					t.Errorf("%s: %q, %v", script, out, err)
 				}
