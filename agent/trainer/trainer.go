@@ -29,6 +29,9 @@ type Job struct {
 	Data    io.ReaderAt // the packed data set (domain/dataset), fetched as it is read
 	Dir     string      // a work directory of the trainer's own, may be empty for the built-in one
 
+	// Serve opens it for predictions alone: Load, Predict, Close.
+	Serve bool
+
 	// Of a member of an ensemble, whose own settings are in Spec: its number, 0 for none; for each sample of the training part the row
 	// trained in its place, nil for itself; and the columns it sees, nil for all.
 	Member  int

@@ -208,7 +208,7 @@ func checkNoEnsemble(s *Spec) error {
 	for _, f := range []struct {
 		name string
 		set  bool
-	}{{"ensemble", s.Ensemble != nil}, {"output", s.Output != ""}} {
+	}{{"ensemble", s.Ensemble != nil}, {"output", s.Output != ""}, {"predict", s.Predict != nil}} {
 		if f.set {
 			return domain.Invalid(opSpec, f.name+" is set, but the mode is "+string(s.Mode), "add mode: ensemble, or remove "+f.name)
 		}

@@ -37,13 +37,13 @@ func checkProcess(s *Spec) error {
 	if err == nil && (len(s.Command) == 0 || len(s.Command) > MaxCommandWords) {
 		err = bad("command", fmt.Sprintf("%d words long", len(s.Command)), fmt.Sprintf("1 to %d words, for example [python, train.py]", MaxCommandWords))
 	}
-	for i, word := range s.Command {
-		field := fmt.Sprintf("command[%d]", i)
-		err = first(err, checkText(field, word, MaxCommandWord))
-		if err == nil && word == "" && i == 0 {
-			err = bad(field, "empty", "a program")
-		}
+	if err == nil && len(s.Predict) > MaxCommandWords {
+		err = bad("predict", fmt.Sprintf("%d words long", len(s.Predict)), fmt.Sprintf("at most %d words", MaxCommandWords))
 	}
+	if err == nil && len(s.Predict) > 0 && s.Output == "" {
+		err = domain.Invalid(opSpec, "predict is set, but no output", "set output to the weights file that the script writes; with the helper give predict= to tensorturn.join")
+	}
+	err = first(err, checkWords("command", s.Command), checkWords("predict", s.Predict))
 	return first(err, checkImage(s),
 		within("data.samples", s.Data.Samples, 2, MaxSamples),
 		within("data.heldout", s.Data.Heldout, 0, MaxSamples),
@@ -53,6 +53,17 @@ func checkProcess(s *Spec) error {
 		unused("data.path", s.Data.Path), unused("data.label", s.Data.Label), unused("data.holdout", s.Data.Holdout),
 		unused("model", s.Model), unused("optimizer", s.Optimizer), unused("schedule", s.Schedule),
 	)
+}
+
+// checkWords checks the words of a command.
+func checkWords(field string, words []string) (err error) {
+	for i, word := range words {
+		err = first(err, checkText(fmt.Sprintf("%s[%d]", field, i), word, MaxCommandWord))
+		if err == nil && word == "" && i == 0 {
+			err = bad(field+"[0]", "empty", "a program")
+		}
+	}
+	return err
 }
 
 // checkImage checks the name of the container's image: it becomes a word of another program's command line, so it cannot
@@ -85,7 +96,7 @@ func checkNoProcess(s *Spec) error {
 	for _, f := range []struct {
 		name string
 		v    any
-	}{{"command", s.Command}, {"python", s.Python}, {"code", s.Code}, {"network", s.Network}, {"container", s.Container}, {"output", s.Output}, {"data.samples", s.Data.Samples}, {"data.heldout", s.Data.Heldout},
+	}{{"command", s.Command}, {"python", s.Python}, {"code", s.Code}, {"network", s.Network}, {"container", s.Container}, {"output", s.Output}, {"predict", s.Predict}, {"data.samples", s.Data.Samples}, {"data.heldout", s.Data.Heldout},
 		{"data.features", s.Data.Features}, {"data.classes", s.Data.Classes}} {
 		if !reflect.ValueOf(f.v).IsZero() {
 			return domain.Invalid(opSpec, f.name+" is set, but the trainer is "+s.Trainer, "add trainer: process, or remove "+f.name)

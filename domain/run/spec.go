@@ -56,6 +56,8 @@ type Spec struct {
 	Container string `yaml:"container" json:"container,omitempty" msgpack:"container,omitempty"`
 	// Output is the weights file that a program writes into its output folder when it is a member without the helper.
 	Output string `yaml:"output" json:"output,omitempty" msgpack:"output,omitempty"`
+	// Predict is the command that predicts for a program without the helper: safetensors in and out, see PROTOCOL.md.
+	Predict []string `yaml:"predict" json:"predict,omitempty" msgpack:"predict,omitempty"`
 	// Ensemble is what mode: ensemble asks for, nil in fused runs.
 	Ensemble *Ensemble `yaml:"ensemble" json:"ensemble,omitempty" msgpack:"ensemble,omitempty"`
 }

@@ -20,6 +20,10 @@ import (
 // and "stdio" do not.
 func Main(mode string) {
 	misbehaveFirst(mode)
+	if mode == "alone" {
+		alone()
+		return
+	}
 	seed, err := strconv.ParseUint(os.Getenv("TENSORTURN_SEED"), 10, 64)
 	if err != nil {
 		panic(err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,10 +47,13 @@ func signalOf(state *os.ProcessState) string {
 // sweep kills every process of this user whose environment begins an entry with mark, wherever it has moved to: a new
 // session and a double fork leave a group, but not the environment. It goes on until it finds none.
 func sweep(mark string) error {
-	for range maxSweeps {
+	for pass := range maxSweeps {
 		found, err := sweepOnce([]byte(mark))
 		if err != nil || found == 0 {
 			return err
+		}
+		if pass >= quickSweeps { // what is killed takes its time to go: a namespace of processes waits for all of them
+			time.Sleep(sweepPause)
 		}
 	}
 	return fmt.Errorf("processes of %s keep coming back", mark)

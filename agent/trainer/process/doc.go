@@ -21,10 +21,13 @@ const (
 	MaxLog       = 64 << 20 // bytes of an attempt's log on disk: the newest half to whole of it
 	TailLines    = 50       // kept for the error
 	MaxTailLine  = 400      // bytes of a kept line
+	signBytes    = 64 << 10 // of the end of a log, searched for what a program died of
 	MaxLogs      = 32       // logs of old attempts that are kept
 	maxRuns      = 256      // runs an Opener remembers
 	maxSocket    = 100      // bytes of a socket's path; the kernel takes 107
-	maxSweeps    = 50       // passes over the process table until a fork bomb counts as won
+	quickSweeps  = 10       // of them at once: a fork bomb must get no time
+	sweepPause   = 20 * time.Millisecond
+	maxSweeps    = 100 // passes over the process table until a fork bomb counts as won
 	drainTime    = time.Second
 	closeGrace   = 5 * time.Second  // from close to SIGTERM
 	killGrace    = 10 * time.Second // from SIGTERM to SIGKILL (design section 9)

@@ -39,6 +39,9 @@ type place struct {
 	unit                                        string
 	attempt, batch                              int
 	variables                                   []string // names that a container is given
+	command                                     []string // what is started
+	rows                                        string   // file of the rows that a member trains, "" for all as they are
+	model, ask, answer                          string   // files of a predict command, "" for other programs
 }
 
 // environment is the child's whole environment, in order.
@@ -60,10 +63,13 @@ func environment(agent []string, threads int, job trainer.Job, p place, held boo
 	s, d := job.Spec, job.Dataset
 	for name, v := range map[string]any{
 		"PROTOCOL": Version, "SOCKET": p.socket, "WORK_DIR": p.work, "INPUT_DIR": p.input, "OUTPUT_DIR": p.output, "CKPT_DIR": p.ckpt,
-		"RUN_ID": job.Run, "UNIT_ID": p.unit, "ATTEMPT": p.attempt, "MODE": s.Mode, "SEED": s.Seed, "SAMPLES": d.Samples, "HELDOUT": d.Heldout,
+		"RUN_ID": job.Run, "UNIT_ID": p.unit, "ATTEMPT": p.attempt, "MODE": mode(job, p), "SEED": s.Seed, "SAMPLES": d.Samples, "HELDOUT": d.Heldout,
 		"EPOCHS": s.Epochs, "BLOCK": d.Block, "BATCH": p.batch, "INNER_STEPS": (min(s.Chunk, d.Samples) + p.batch - 1) / p.batch,
-		"SHARD_INDEX": 0, "SHARD_COUNT": 1,
+		"SHARD_INDEX": 0, "SHARD_COUNT": 1, "MEMBER": job.Member, "ROWS": p.rows, "MODEL": p.model, "PREDICT_INPUT": p.ask, "PREDICT_OUTPUT": p.answer,
 	} {
+		if v == "" {
+			continue
+		}
 		set["TENSORTURN_"+name] = fmt.Sprint(v)
 	}
 	for name, v := range map[string]any{
@@ -79,6 +85,17 @@ func environment(agent []string, threads int, job trainer.Job, p place, held boo
 	}
 	slices.Sort(env)
 	return env
+}
+
+// mode says what the program is started for.
+func mode(job trainer.Job, p place) string {
+	switch {
+	case p.model != "":
+		return "predict"
+	case job.Serve:
+		return "serve"
+	}
+	return string(job.Spec.Mode)
 }
 
 func passes(name string) bool {
@@ -97,8 +114,8 @@ const interpreter = "python"
 
 // commandOf resolves the words of a command: the interpreter's place, and a program that is looked up. lookup is
 // exec.LookPath, or a test's.
-func commandOf(s run.Spec, python string, lookup func(string) (string, error)) ([]string, *Failure) {
-	words := slices.Clone(s.Command)
+func commandOf(command []string, s run.Spec, python string, lookup func(string) (string, error)) ([]string, *Failure) {
+	words := slices.Clone(command)
 	if len(words) == 0 {
 		return nil, fail(KindScript, "the run has no command", "set command in the spec")
 	}

@@ -107,6 +107,28 @@ func (l *attemptLog) add(line []byte) {
 	l.size += int64(len(line) + 1)
 }
 
+// printed is how many bytes were printed.
+func (l *attemptLog) printed() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size
+}
+
+// recent gives the lines of the newest bytes on disk.
+func (l *attemptLog) recent(n int64) []string {
+	f, err := os.Open(l.path())
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	b, _ := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n)) // what can be read is enough
+	return strings.Split(string(b), "\n")
+}
+
 // last gives the kept lines, oldest first.
 func (l *attemptLog) last() []string {
 	l.mu.Lock()

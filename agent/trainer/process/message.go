@@ -26,6 +26,7 @@ type message struct {
 	Evaluates bool     `json:"evaluates"`
 	Predicts  bool     `json:"predicts"`
 	Halves    bool     `json:"halves"`
+	Outputs   bool     `json:"outputs"`
 	Steps     int64    `json:"steps"`
 	Loss      *float64 `json:"loss"`
 	Accuracy  float64  `json:"accuracy"`
@@ -55,7 +56,7 @@ type segment struct {
 }
 
 // fields are the keys a trainer may use, exactly as written: encoding/json alone would take any case and the last of two.
-const fields = " type id version name weights samples evaluates predicts halves steps loss accuracy kind text "
+const fields = " type id version name weights samples evaluates predicts halves outputs steps loss accuracy kind text "
 
 // parseMessage reads one line strictly: one flat JSON object, known keys, each once, nothing behind it.
 func parseMessage(line []byte) (message, error) {

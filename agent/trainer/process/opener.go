@@ -178,6 +178,17 @@ func (t *Trainer) open(ctx context.Context) error {
 		return domain.Unavailable(opOpen, "no log can be written", "check the disk of the agent's directory", err)
 	}
 	t.opener.runs(t.unit, true)
+	if t.job.Rows != nil {
+		if err := t.writeRows(p.work); err != nil {
+			return domain.Unavailable(opOpen, "the work folder cannot be written", "check the disk of the agent's directory", err)
+		}
+		p.rows = filepath.Join(p.work, rowsFile)
+	}
+	p.command = t.job.Spec.Command
+	t.place = p
+	if t.alone() {
+		return ctx.Err() // it starts when it is told to train
+	}
 	if err := t.start(ctx, p); err != nil {
 		return err
 	}
@@ -203,7 +214,7 @@ func (t *Trainer) unpack(dir string) error {
 // start runs the program with its files.
 func (t *Trainer) start(ctx context.Context, p place) error {
 	o := &t.opener.opts
-	words, failure := commandOf(t.job.Spec, o.Python, o.LookPath)
+	words, failure := commandOf(p.command, t.job.Spec, o.Python, o.LookPath)
 	if failure != nil {
 		return t.failed(failure)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 
 	"tensorturn/domain"
 	"tensorturn/domain/safetensors"
@@ -21,7 +22,9 @@ func (t *Trainer) Predict(ctx context.Context, features []float32) ([]float32, e
 	}
 	width, classes := t.job.Dataset.Features, t.job.Dataset.Classes
 	switch {
-	case !t.hello.Predicts:
+	case t.alone() && len(t.job.Spec.Predict) == 0:
+		return nil, domain.Invalid(op, "the script gives no predictions", "set predict in the spec to a command that does")
+	case !t.alone() && !t.hello.Predicts:
 		return nil, domain.Invalid(op, "the script gives no predictions", "give predict= to tensorturn.join")
 	case width < 1 || classes < 1:
 		return nil, domain.Invalid(op, "the spec does not say how many values a prediction takes and gives", "set data.features and data.classes in the spec")
@@ -34,7 +37,11 @@ func (t *Trainer) Predict(ctx context.Context, features []float32) ([]float32, e
 	if err := t.writeInput(features, rows, int64(width)); err != nil {
 		return nil, domain.Unavailable(op, "the input cannot be written", "check the disk of the agent's directory", err)
 	}
-	if err := t.call(ctx, request{Type: "predict", Input: inputFile, Output: outputFile}); err != nil {
+	ask := func() error { return t.call(ctx, request{Type: "predict", Input: inputFile, Output: outputFile}) }
+	if t.alone() {
+		ask = func() error { return t.predictAlone(ctx, inputFile) }
+	}
+	if err := ask(); err != nil {
 		return nil, err
 	}
 	out, err := t.readOutput(rows, int64(classes))
@@ -100,4 +107,24 @@ func (t *Trainer) readOutput(rows, classes int64) ([]float32, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// writeRows tells a member which sample to train in the place of each.
+func (t *Trainer) writeRows(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, rowsFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	w, err := safetensors.NewWriter(f, []safetensors.Tensor{{Name: rowsName, DType: safetensors.I32, Shape: []int64{int64(len(t.job.Rows))}}}, nil)
+	for i := 0; err == nil && i < len(t.job.Rows); i += bytesPerTile / 4 {
+		b := make([]byte, 0, bytesPerTile)
+		for _, row := range t.job.Rows[i:min(i+bytesPerTile/4, len(t.job.Rows))] {
+			b = binary.LittleEndian.AppendUint32(b, uint32(row))
+		}
+		_, err = w.Write(b)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	return errors.Join(err, f.Close())
 }

@@ -73,7 +73,13 @@ func (t *Trainer) ended() *Failure {
 	if !t.child.wait(drainTime) {
 		return fail(KindProtocol, "the script has closed its channel and goes on running", "do not leave the loop over job.batches() early")
 	}
-	return died(t.child.state, t.command, t.settledTail())
+	tail := t.settledTail()
+	if kind, _ := judge(tail); kind == KindScript { // a long dump may hide what it died of
+		if kind, sign := judge(t.log.recent(signBytes)); kind != KindScript {
+			tail = append([]string{clean(sign, MaxTailLine)}, tail...)
+		}
+	}
+	return died(t.child.state, t.command, tail)
 }
 
 // settledTail gives the last lines once the log has taken in what the dead program printed.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tensorturn/agent/trainer"
@@ -30,11 +31,13 @@ type Trainer struct {
 	channel          *channel
 	child            *child
 	watching         sync.WaitGroup // the goroutine that looks after the child
+	computed         atomic.Int64   // time that its processes have computed, in ticks of the system
 	container        *container     // nil when there is none
 	via              io.Writer      // where requests go, nil before the hello
 
 	hello  message
 	layout []safetensors.Tensor
+	place  place
 	id     int64 // of the newest request
 	broken error // why it may only be closed
 	closed bool
@@ -59,7 +62,7 @@ func (t *Trainer) greet(ctx context.Context) error {
 		return t.failed(fail(KindProtocol, "the first message is "+show(m.Type)+", not a hello", ""))
 	case m.Version != Version:
 		return t.failed(fail(KindProtocol, fmt.Sprintf("the script speaks version %d of the protocol, this agent %d", m.Version, Version), "use the helper module of this release"))
-	case m.Samples != int64(want.Samples):
+	case m.Samples != int64(want.Samples) && !t.job.Serve: // who only serves needs no data
 		return t.failed(fail(KindData, fmt.Sprintf("the script's data set has %d samples, the spec says %d", m.Samples, want.Samples), "set data.samples to the length of the data set, the same on all machines"))
 	case !validFile(m.Weights):
 		return t.failed(fail(KindProtocol, "the hello names no file of weights: "+show(m.Weights), ""))
@@ -96,6 +99,9 @@ func (t *Trainer) Train(ctx context.Context, c domain.ChunkID, progress func(tra
 	if err := t.usable(ctx); err != nil {
 		return done, err
 	}
+	if t.alone() {
+		return t.trainAlone(ctx, progress)
+	}
 	epoch, first, n := run.ChunkRange(s, d, c)
 	if err := t.ask(request{Type: "train", segment: &segment{Chunk: int(c), Epoch: epoch, First: first, Count: n, Position: run.Position(s, d, c), Total: run.TotalSamples(s, d)}}); err != nil {
 		return done, err
@@ -129,6 +135,10 @@ func (t *Trainer) Evaluate(ctx context.Context, progress func(trainer.Progress))
 	const op = "evaluate"
 	if err := t.usable(ctx); err != nil {
 		return trainer.Metrics{}, err
+	}
+	if t.alone() {
+		_, m, err := t.Outputs(ctx, progress)
+		return m, err
 	}
 	if !t.hello.Evaluates {
 		return trainer.Metrics{}, domain.Invalid(op, "the script cannot measure a model", "give evaluate= to tensorturn.join, or set data.heldout to 0")
@@ -174,7 +184,7 @@ func (t *Trainer) Close() error {
 		return nil
 	}
 	soft := t.opener.opts.CloseGrace
-	if t.broken != nil {
+	if t.broken != nil || t.via == nil {
 		soft = 0 // it may be in the middle of anything
 	} else {
 		_ = t.ask(request{Type: "close"})
@@ -185,18 +195,8 @@ func (t *Trainer) Close() error {
 // stop ends the program and frees everything; it copes with a trainer that was opened halfway.
 func (t *Trainer) stop(soft time.Duration) error {
 	t.closed = true
-	var errs []error
-	if t.child != nil {
-		errs = append(errs, t.child.end(soft, t.opener.opts.KillGrace))
-		t.watching.Wait()
-	}
-	if t.container != nil {
-		t.opener.dropContainer(t.container)
-	}
+	errs := []error{t.endProgram(soft)}
 	t.opener.runs(t.unit, false)
-	if t.channel != nil {
-		t.channel.close()
-	}
 	if t.log != nil {
 		t.log.close()
 	}
@@ -209,4 +209,20 @@ func (t *Trainer) stop(soft time.Duration) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// endProgram ends the child with everything it started and its channel, if there are any.
+func (t *Trainer) endProgram(soft time.Duration) (err error) {
+	if t.child != nil {
+		err = t.child.end(soft, t.opener.opts.KillGrace)
+		t.watching.Wait()
+	}
+	if t.container != nil {
+		t.opener.dropContainer(t.container)
+	}
+	if t.channel != nil {
+		t.channel.close()
+	}
+	t.child, t.container, t.channel = nil, nil, nil
+	return err
 }

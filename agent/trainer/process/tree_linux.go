@@ -42,6 +42,7 @@ type stat struct {
 	pid, parent, group int
 	start              uint64
 	resident           int64 // pages
+	computed           int64 // ticks
 }
 
 // measure counts the unit's processes and sums up their memory. Pages that several share are counted once, which takes a closer
@@ -72,6 +73,7 @@ func (t *tree) measure(child int, limit int64) use {
 		if k.ours {
 			u.processes++
 			u.memory += s.resident * t.page
+			u.computed += s.computed
 			ours = append(ours, pid)
 		}
 	}
@@ -122,6 +124,13 @@ func readStat(pid int) (s stat, ok bool) {
 		if *into, err = strconv.Atoi(f[i]); err != nil {
 			return s, false
 		}
+	}
+	for _, i := range []int{11, 12} {
+		ticks, err := strconv.ParseInt(f[i], 10, 64)
+		if err != nil {
+			return s, false
+		}
+		s.computed += ticks
 	}
 	s.start, err = strconv.ParseUint(f[19], 10, 64)
 	if err == nil {

@@ -50,6 +50,7 @@ func (t *Trainer) watch() {
 		case <-ticker.C:
 		}
 		use := tree.measure(pid, o.Limits.Memory)
+		t.computed.Store(use.computed)
 		if o.Limits.Memory > 0 && use.memory > o.Limits.Memory {
 			above++
 		} else {
@@ -114,4 +115,5 @@ func size(n int64) string {
 type use struct {
 	processes int
 	memory    int64 // bytes
+	computed  int64 // ticks of the system's clock; falls when a process ends
 }

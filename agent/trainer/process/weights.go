@@ -19,14 +19,19 @@ const (
 	saveFile    = "save.safetensors"
 	inputFile   = "input.safetensors"
 	outputFile  = "output.safetensors"
+	modelFile   = "model.safetensors" // for a predict command
+	rowsFile    = "rows.safetensors"  // samples trained in the place of others
+	rowsName    = "rows"
 	inputName   = "input"
 	outputName  = "output"
 	maxPredicts = 64 << 20 // values of one prediction
 )
 
 // openFile opens a file that the program wrote: inside the work folder, a plain file. A pipe would hold us for ever.
-func (t *Trainer) openFile(name string) (*os.File, *Failure) {
-	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+func (t *Trainer) openFile(name string) (*os.File, *Failure) { return openPlain(t.root, name) }
+
+func openPlain(root *os.Root, name string) (*os.File, *Failure) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fail(KindOutput, fmt.Sprintf("the file %s that the script wrote cannot be opened: %s", show(name), clean(err.Error(), 100)), "")
 	}
@@ -40,8 +45,8 @@ func (t *Trainer) openFile(name string) (*os.File, *Failure) {
 
 // Init implements trainer.Trainer: the weights that the program had when it said hello.
 func (t *Trainer) Init(ctx context.Context) error {
-	if err := t.usable(ctx); err != nil {
-		return err
+	if err := t.usable(ctx); err != nil || t.alone() {
+		return err // a program alone begins when it trains
 	}
 	f, failure := t.openFile(t.hello.Weights)
 	if failure != nil {
@@ -60,6 +65,9 @@ func (t *Trainer) Load(ctx context.Context, weights io.Reader) error {
 	if err := t.usable(ctx); err != nil {
 		return err
 	}
+	if t.alone() {
+		return t.loadAlone(weights)
+	}
 	f, err := t.root.OpenFile(loadFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return domain.Unavailable("load weights", "the work folder cannot be written", "check the disk of the agent's directory", err)
@@ -73,6 +81,12 @@ func (t *Trainer) Load(ctx context.Context, weights io.Reader) error {
 
 // Save implements trainer.Trainer: equal weights give equal bytes, however the program writes its header.
 func (t *Trainer) Save(ctx context.Context, w io.Writer) error {
+	if t.alone() {
+		if err := t.usable(ctx); err != nil {
+			return err
+		}
+		return t.saveOutput(ctx, w)
+	}
 	if err := t.call(ctx, request{Type: "save", File: saveFile}); err != nil {
 		return err
 	}

@@ -220,28 +220,35 @@ class _Rate:
 
 # --- the job ----------------------------------------------------------------------------------------------------------
 
-def join(model, optimizer, dataset, evaluate=None, predict=None, scheduler=None, collate=None, workers=0, halve=False):
+def join(model, optimizer, dataset, evaluate=None, predict=None, scheduler=None, collate=None, workers=0, halve=False, heldout=None):
     """Joins the run that started this script, or prepares to train locally.
 
     dataset: anything with a length and an index; each machine must have the same. evaluate(model): returns accuracy and mean
     loss on held-out data, (accuracy, loss) or a dict that may add samples. predict(model, x): class probabilities for
     a float tensor [rows, features]. scheduler: a torch scheduler with a closed form over steps, or a function from 0..1 to
-    a factor; do not step it yourself. halve: after running out of memory, half of the batch may be tried once.
+    a factor; do not step it yourself. halve: after running out of memory, half of the batch may be tried once. heldout: a
+    dataset of (x, class) that no member of an ensemble trains on; with predict it lets the member vote. Started to serve,
+    join answers predictions and does not return.
     """
-    return Job(model, optimizer, dataset, evaluate, predict, scheduler, collate, workers, halve)
+    return Job(model, optimizer, dataset, evaluate, predict, scheduler, collate, workers, halve, heldout)
 
 
 class Job:
     """A run as a script sees it."""
 
-    def __init__(self, model, optimizer, dataset, evaluate, predict, scheduler, collate, workers, halve):
+    def __init__(self, model, optimizer, dataset, evaluate, predict, scheduler, collate, workers, halve, heldout):
         self.model, self.optimizer, self.dataset, self.samples = model, optimizer, dataset, len(dataset)
-        self._evaluate, self._predict, self._collate, self._workers, self._halve = evaluate, predict, collate, workers, halve
+        self._evaluate, self._predict, self._collate, self._workers, self._halve, self._heldout = evaluate, predict, collate, workers, halve, heldout
+        self._instead = load_file(os.environ["TENSORTURN_ROWS"])["rows"] if os.environ.get("TENSORTURN_ROWS") else None
         self._rate, self._order, self._loss, self._pending, self._flushed = _Rate(optimizer, scheduler), None, None, [], 0.0
         self._out = self._in = None
         self._id, self._told, self._inside, self._fixed = 0, False, False, {}
         if in_run():
             self._greet(halve)
+        if os.environ.get("TENSORTURN_MODE") == "serve" and self._out is not None:
+            for _ in self.batches():  # answers until it is closed; nothing is trained
+                self._fail("script", "a script that was started to serve is asked to train")
+            sys.exit(0)
 
     # -- for the script
 
@@ -281,7 +288,8 @@ class Job:
     def _rows(self, seed, epoch, first, count):
         if self._order is None or self._order.epoch != epoch:
             self._order = Order(seed, epoch, self.samples, _env("BLOCK", 1 << 16))
-        return self._order.rows(first, count)
+        rows = self._order.rows(first, count)
+        return rows if self._instead is None else self._instead[torch.tensor(rows, dtype=torch.long)].tolist()
 
     def _fetch(self, lists):
         if self._workers:
@@ -357,6 +365,8 @@ class Job:
             x = load_file(os.path.join(folder, request["input"]))["input"]
             y = self._undisturbed(lambda: self._predict(self.model, x))
             save_file({"output": y.to(torch.float32)}, os.path.join(folder, request["output"]))
+        elif kind == "outputs":
+            save_file(self._undisturbed(self._answers), os.path.join(folder, request["output"]))
         else:
             self._fail("script", "this helper does not know the request %r" % kind)
         self._say(type="ok", id=request["id"])
@@ -379,6 +389,17 @@ class Job:
         if not math.isfinite(loss):
             self._fail("diverged", "the loss on held-out data is %s" % loss)
         self._say(type="evaluated", id=id, samples=samples, accuracy=float(got["accuracy"]), loss=loss)
+
+    def _answers(self):
+        """Probabilities of all held-out rows, in their order, and what they are."""
+        out, labels = [], []
+        for first in range(0, len(self._heldout), 256):
+            rows = [self._heldout[i] for i in range(first, min(first + 256, len(self._heldout)))]
+            x = torch.stack([torch.as_tensor(r[0], dtype=torch.float32).flatten() for r in rows])
+            out.append(self._predict(self.model, x).detach().to("cpu", torch.float32))
+            labels += [int(r[1]) for r in rows]
+            self.progress(len(rows))
+        return {"probabilities": torch.cat(out), "labels": torch.tensor(labels, dtype=torch.int32)}
 
     def _undisturbed(self, call):
         """Runs call and leaves random state, gradients and training mode as they were."""
@@ -408,7 +429,7 @@ class Job:
         self._fixed = {"tensorturn.frozen." + _digest(fixed): torch.empty(0)} if fixed else {}
         save_file(self._tensors(), os.path.join(os.environ["TENSORTURN_WORK_DIR"], "initial.safetensors"))
         self._say(type="hello", version=VERSION, name="tensorturn.py, torch " + torch.__version__, weights="initial.safetensors", samples=self.samples,
-                  evaluates=self._evaluate is not None, predicts=self._predict is not None, halves=bool(halve))
+                  evaluates=self._evaluate is not None, predicts=self._predict is not None, halves=bool(halve), outputs=self._predict is not None and self._heldout is not None)
 
     def _say(self, **message):
         self._out.sendall((json.dumps(message, allow_nan=False) + "\n").encode())

@@ -1,0 +1,183 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"tensorturn/agent/trainer"
+	"tensorturn/domain/run"
+	"tensorturn/domain/safetensors"
+)
+
+// memberJob is a member of an ensemble that the test program trains by itself.
+func memberJob(t *testing.T, mode string, edit func(*run.Spec)) trainer.Job {
+	t.Helper()
+	job := jobFor(t, mode)
+	job.Member, job.Spec.Mode, job.Spec.Output = 2, run.ModeEnsemble, "model.safetensors"
+	job.Spec.Predict = job.Spec.Command
+	if edit != nil {
+		edit(&job.Spec)
+	}
+	return job
+}
+
+// member opens a member.
+func member(t *testing.T, job trainer.Job) *Trainer {
+	t.Helper()
+	tr, err := newOpener(t, nil).Open(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := tr.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return tr.(*Trainer)
+}
+
+// A program that knows nothing of the protocol is a member: it trains whole, its file is exported, it votes and predicts
+// by its predict command, and another machine goes on from its weights.
+func TestMemberWithoutTheHelper(t *testing.T) {
+	tr := member(t, memberJob(t, "alone", nil))
+	lives := 0
+	r, err := tr.Train(t.Context(), 0, func(trainer.Progress) { lives++ })
+	if err != nil || !r.All {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	var weights bytes.Buffer
+	if err := tr.Save(t.Context(), &weights); err != nil {
+		t.Fatal(err)
+	}
+	out, m, err := tr.Outputs(t.Context(), nil)
+	if err != nil || len(out.Labels) != 40 || m.Samples != 40 || m.Accuracy < 0.5 || !(m.Loss > 0) {
+		t.Fatalf("%d labels, %+v, %v", len(out.Labels), m, err)
+	}
+	y, err := tr.Predict(t.Context(), make([]float32, 12))
+	if err != nil || len(y) != 6 || math.Abs(float64(y[0]+y[1]+y[2])-1) > 1e-5 {
+		t.Fatalf("%v, %v", y, err)
+	}
+	other := member(t, memberJob(t, "alone", nil))
+	if err := other.Load(t.Context(), bytes.NewReader(weights.Bytes())); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := other.Train(t.Context(), 0, nil); err != nil || !r.All {
+		t.Errorf("what is trained is trained again: %+v, %v", r, err)
+	}
+	if again, _, err := other.Outputs(t.Context(), nil); err != nil || !slices.Equal(again.Probabilities, out.Probabilities) {
+		t.Errorf("another machine answers otherwise: %v", err)
+	}
+}
+
+// Without a predict command the member is exported and has no vote.
+func TestMuteMember(t *testing.T) {
+	tr := member(t, memberJob(t, "alone", func(s *run.Spec) { s.Predict = nil }))
+	if _, err := tr.Train(t.Context(), 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := tr.Outputs(t.Context(), nil); !errors.Is(err, trainer.ErrMute) {
+		t.Errorf("%v", err)
+	}
+	if err := tr.Save(t.Context(), new(bytes.Buffer)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each way such a program fails.
+func TestMemberFailures(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		kind   Kind
+		why    string
+	}{
+		"exit 1":         {"echo boom; exit 1", KindScript, "exit code 1: boom"},
+		"no output":      {"true", KindOutput, "model.safetensors"},
+		"no safetensors": {`printf '\200\004pickle' > "$TENSORTURN_OUTPUT_DIR/model.safetensors"`, KindOutput, "cannot be used"},
+		"a link out":     {`ln -s /etc/passwd "$TENSORTURN_OUTPUT_DIR/model.safetensors"`, KindOutput, "model.safetensors"},
+		"a pipe":         {`mkfifo "$TENSORTURN_OUTPUT_DIR/model.safetensors"`, KindOutput, "no plain file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := member(t, memberJob(t, "alone", func(s *run.Spec) { s.Command = []string{"sh", "-c", c.script} }))
+			_, err := tr.Train(t.Context(), 0, nil)
+			var f *Failure
+			if !errors.As(err, &f) || f.Kind != c.kind || !strings.Contains(f.Why, c.why) {
+				t.Errorf("%v, want %s: %s", err, c.kind, c.why)
+			}
+		})
+	}
+	t.Run("speaks after all", func(t *testing.T) {
+		tr := member(t, memberJob(t, "good", nil))
+		_, err := tr.Train(t.Context(), 0, nil)
+		if err == nil || !strings.Contains(err.Error(), "remove output from the spec") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A file of another order and other dtypes is written in ours.
+func TestForeignOutputIsCanonical(t *testing.T) {
+	head := `{"z":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`
+	file := append([]byte{byte(len(head)), 0, 0, 0, 0, 0, 0, 0}, head...)
+	file = append(file, 1, 2, 3, 4, 0, 0, 128, 63)
+	tr := member(t, memberJob(t, "alone", nil))
+	if err := tr.Load(t.Context(), bytes.NewReader(file)); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := tr.Save(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	r, err := safetensors.NewReader(bytes.NewReader(out.Bytes()))
+	if err != nil || r.Tensors()[0].Name != "a" || !bytes.HasSuffix(out.Bytes(), []byte{0, 0, 128, 63, 1, 2, 3, 4}) {
+		t.Errorf("%v, %v", r.Tensors(), err)
+	}
+	nan := append(bytes.Clone(file[:len(file)-4]), 0, 0, 192, 127)
+	if err := member(t, memberJob(t, "alone", nil)).Load(t.Context(), bytes.NewReader(nan)); err == nil || !strings.Contains(err.Error(), "value 0") {
+		t.Errorf("NaN: %v", err)
+	}
+}
+
+// The rows of a member are told to its program.
+func TestMemberEnvironment(t *testing.T) {
+	job := memberJob(t, "alone", func(s *run.Spec) {
+		s.Command = []string{"sh", "-c", `echo "$TENSORTURN_MODE $TENSORTURN_MEMBER $(wc -c < "$TENSORTURN_ROWS")"; exit 1`}
+	})
+	job.Rows = make([]int, job.Dataset.Samples)
+	tr := member(t, job)
+	_, err := tr.Train(t.Context(), 0, nil)
+	var f *Failure
+	if !errors.As(err, &f) || len(f.Tail) != 1 || !strings.HasPrefix(f.Tail[0], "ensemble 2 ") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(tr.place.rows); err != nil {
+		t.Error(err)
+	}
+	if logs := tr.opener.Logs(); len(logs) != 1 || logs[0].Member != 2 {
+		t.Errorf("%+v", logs)
+	}
+}
+
+// Whoever only serves needs no data: the number of its samples does not matter.
+func TestServing(t *testing.T) {
+	job := jobFor(t, "other data")
+	job.Serve = true
+	tr, err := newOpener(t, nil).Open(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if err := tr.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if y, err := tr.Predict(t.Context(), make([]float32, 12)); err != nil || len(y) != 6 {
+		t.Errorf("%v, %v", y, err)
+	}
+}
