@@ -82,7 +82,16 @@ func (w weights) merge(ctx context.Context, j MergeJob) Merged {
 		}
 		deltas[i] = d
 		out.InputBytes += d.size
-		job.Inputs = append(job.Inputs, merge.Input{Delta: d, Codec: merge.Codec(in.Codec), Samples: in.Samples})
+		input := merge.Input{Delta: d, Codec: merge.Codec(in.Codec), Samples: in.Samples, Base: in.Base}
+		if input.NeedsBase() {
+			from, err := w.open(ctx, in.Base)
+			if err != nil {
+				out.Err = fmt.Errorf("read the previous base for round %d: %w", j.Round, err)
+				return out
+			}
+			input.BaseReader = from
+		}
+		job.Inputs = append(job.Inputs, input)
 	}
 	if len(out.Unreadable) > 0 {
 		return out

@@ -105,7 +105,7 @@ func (a *app) verify(ctx context.Context, cl *client, l *replay.Log) (replay.Rep
 	})
 }
 
-// scratch keeps the objects of the newest two recomputed rounds as files, in a folder for each round.
+// scratch keeps the objects of the newest three recomputed rounds as files, in a folder for each round.
 type scratch struct {
 	dir   string
 	round int
@@ -124,7 +124,7 @@ func (s *scratch) Put(_ context.Context, d domain.Digest, data []byte) error {
 }
 
 func (s *scratch) Get(_ context.Context, d domain.Digest) ([]byte, error) {
-	for r := s.round; r >= max(s.round-1, 0); r-- {
+	for r := s.round; r >= max(s.round-2, 0); r-- {
 		if b, err := os.ReadFile(s.at(r, d)); err == nil {
 			return b, nil
 		}
@@ -133,6 +133,6 @@ func (s *scratch) Get(_ context.Context, d domain.Digest) ([]byte, error) {
 }
 
 func (s *scratch) Forget() {
-	os.RemoveAll(filepath.Join(s.dir, itoa(s.round-1)))
+	os.RemoveAll(filepath.Join(s.dir, itoa(s.round-2)))
 	s.round++
 }

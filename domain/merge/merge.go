@@ -15,6 +15,10 @@ type Input struct {
 	Delta   io.Reader
 	Codec   Codec
 	Samples int64 // by the hub's ledger: the weight, at least 1
+	// Base is set for a late delta: the blob id of the weights it was made from, which are not the job's. BaseReader reads
+	// them (safetensors, the job's base's names and shapes); it may be nil when the codec writes differences.
+	Base       domain.Digest
+	BaseReader io.Reader
 }
 
 // Job is one merge. The order of the inputs is part of the result: by slot id, then by contribution number.
@@ -55,6 +59,9 @@ func (e *InputError) Unwrap() error { return domain.Integrity("read delta", e.No
 //	theta' = (1−eta)·theta + eta·L − eta·(mu·m')
 //
 // which is the PyTorch form of Nesterov momentum, theta − eta·(D + mu·m'), arranged so that eta 1 and mu 0 lose no bit.
+// For a late delta L_i = theta − D_i in either codec, with D_i its difference to the weights it was made from, and the
+// weights are 4n for it and 5n for the others of that merge.
+//
 // theta' is rounded once to float32, m' is stored as float64. Statistics of normalisation (class Statistic) become L, and
 // their m' is zero: they are measurements, not steps.
 //
@@ -81,7 +88,9 @@ type merger struct {
 	base     *weights
 	momentum *weights // nil in the first round
 	inputs   []*delta
-	total    float64 // samples
+	origins  []*origin // of late inputs, nil for others
+	weights  []float64
+	total    float64 // of the weights
 
 	nextBase     *safetensors.Writer
 	nextMomentum *safetensors.Writer
@@ -95,24 +104,35 @@ type merger struct {
 
 // open checks the job and reads every header.
 func open(job Job, g gates, tile int) (*merger, error) {
-	total, err := check(job)
-	if err != nil {
+	if err := check(job); err != nil {
 		return nil, err
 	}
-	m := &merger{job: job, gates: g, total: float64(total), tile: tile,
+	m := &merger{job: job, gates: g, weights: weigh(job.Inputs), tile: tile,
 		theta: make([]float64, tile), mean: make([]float64, tile), m: make([]float64, tile),
 		scratch: make([]byte, 4*tile), out: make([]byte, 4*tile), mem: make([]byte, 8*tile)}
+	for _, w := range m.weights {
+		m.total += w // whole numbers: exact
+	}
+	var err error
 	if m.base, err = openWeights("base", job.Base); err != nil {
 		return nil, err
 	}
 	layout := m.base.file.Tensors()
 	digest := safetensors.LayoutDigest(layout)
 	for i, in := range job.Inputs {
-		d, err := openDelta(in.Delta, Expect{Codec: in.Codec, Base: job.BaseDigest, Layout: digest}, layout, g)
+		made := job.BaseDigest
+		if in.Base != "" {
+			made = in.Base
+		}
+		d, err := openDelta(in.Delta, Expect{Codec: in.Codec, Base: made, Layout: digest}, layout, g)
 		if err != nil {
 			return nil, ofInput(i, err)
 		}
-		m.inputs = append(m.inputs, d)
+		from, err := openOrigin(i, in, layout, tile)
+		if err != nil {
+			return nil, err
+		}
+		m.inputs, m.origins = append(m.inputs, d), append(m.origins, from)
 	}
 	momentum := momentumTensors(layout)
 	if job.Momentum != nil {
@@ -129,21 +149,27 @@ func open(job Job, g gates, tile int) (*merger, error) {
 	return m, nil
 }
 
-// check refuses a job that cannot be merged and sums the samples.
-func check(job Job) (total int64, err error) {
+// check refuses a job that cannot be merged.
+func check(job Job) error {
+	total, most := int64(0), int64(MaxTotalSamples)
+	for _, in := range job.Inputs {
+		if in.Base != "" {
+			most = MaxTotalSamples / freshWeight // so that the sum of the weights stays exact
+		}
+	}
 	if !(job.Eta > 0) || math.IsInf(job.Eta, 0) || !(job.Mu >= 0 && job.Mu < 1) {
-		return 0, domain.Invalid("", fmt.Sprintf("eta %v must be above 0 and mu %v from 0 to below 1", job.Eta, job.Mu), "")
+		return domain.Invalid("", fmt.Sprintf("eta %v must be above 0 and mu %v from 0 to below 1", job.Eta, job.Mu), "")
 	}
 	if len(job.Inputs) == 0 || len(job.Inputs) > MaxInputs {
-		return 0, domain.Invalid("", fmt.Sprintf("there are %d deltas, the limits are 1 and %d", len(job.Inputs), MaxInputs), "")
+		return domain.Invalid("", fmt.Sprintf("there are %d deltas, the limits are 1 and %d", len(job.Inputs), MaxInputs), "")
 	}
 	for i, in := range job.Inputs {
-		if in.Samples < 1 || in.Samples > MaxTotalSamples-total {
-			return 0, domain.Invalid("", fmt.Sprintf("delta %d has %d samples; each needs one, all together at most %d", i, in.Samples, int64(MaxTotalSamples)), "")
+		if in.Samples < 1 || in.Samples > most-total {
+			return domain.Invalid("", fmt.Sprintf("delta %d has %d samples; each needs one, all together at most %d", i, in.Samples, most), "")
 		}
 		total += in.Samples
 	}
-	return total, nil
+	return nil
 }
 
 // momentumTensors is the layout of the momentum: the weights' in float64.
@@ -212,6 +238,9 @@ func (m *merger) tensor(t safetensors.Tensor) error {
 		if err := d.next(); err != nil {
 			return ofInput(i, tooFew(err))
 		}
+		if err := m.origins[i].next(); err != nil {
+			return err
+		}
 	}
 	if m.momentum != nil {
 		if _, err := m.momentum.next(); err != nil {
@@ -240,7 +269,15 @@ func (m *merger) merge(at int64, n int) error {
 		if err := d.read(n, m.scratch); err != nil {
 			return ofInput(i, err)
 		}
-		d.accumulate(sum, theta, float64(m.job.Inputs[i].Samples))
+		from, err := m.origins[i].read(n)
+		if err != nil {
+			return err
+		}
+		if from != nil && !m.statistic {
+			accumulateLate(sum, theta, from, m.weights[i], d.raw)
+			continue
+		}
+		d.accumulate(sum, theta, m.weights[i])
 	}
 	if err := m.readMomentum(n); err != nil {
 		return err

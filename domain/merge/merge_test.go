@@ -120,11 +120,11 @@ func TestJobLimits(t *testing.T) {
 	for i := range job.Inputs {
 		job.Inputs[i].Samples = 1
 	}
-	if _, err := check(job); domain.KindOf(err) != domain.KindInvalid {
+	if err := check(job); domain.KindOf(err) != domain.KindInvalid {
 		t.Errorf("behind the limit of deltas: %v", err)
 	}
 	job.Inputs = job.Inputs[1:]
-	if _, err := check(job); err != nil {
+	if err := check(job); err != nil {
 		t.Errorf("at the limit of deltas: %v", err)
 	}
 }

@@ -88,7 +88,7 @@ func TestMergeKeepsTheKindOfItsStreams(t *testing.T) {
 	}
 	job := func() Job {
 		return Job{Base: bytes.NewReader(b.bytes(t)), BaseDigest: baseID, Momentum: bytes.NewReader(first.momentum), Eta: 0.7, Mu: 0.9,
-			Inputs: []Input{{bytes.NewReader(delta), CodecE3M0, 1}}, NextBase: io.Discard, NextMomentum: io.Discard}
+			Inputs: []Input{{Delta: bytes.NewReader(delta), Codec: CodecE3M0, Samples: 1}}, NextBase: io.Discard, NextMomentum: io.Discard}
 	}
 	if _, err := Merge(job()); err != nil {
 		t.Fatal(err)

@@ -29,6 +29,11 @@ func (l *Log) contradiction(e event.Envelope) string {
 		if n := l.state.Samples(d.Chunks); d.Samples != n {
 			return fmt.Sprintf("contribution %d of %s weighs %d samples, its chunks have %d", d.Number, d.Slot, d.Samples, n)
 		}
+		if d.Base != "" && d.Base != l.state.Previous {
+			return fmt.Sprintf("contribution %d of %s was made from base %s, which is not the previous round's", d.Number, d.Slot, d.Base.Short())
+		}
+	case *run.DeltaAdopted:
+		return adoptionContradiction(l.state, d)
 	case *run.RoundMerged:
 		return mergeContradiction(l.state, d)
 	case *run.Voted:
@@ -40,6 +45,19 @@ func (l *Log) contradiction(e event.Envelope) string {
 		if d.Model != l.state.Base || d.Samples != l.state.Counted {
 			return fmt.Sprintf("the run completes with model %s and %d samples, the last round left %s and %d",
 				d.Model.Short(), d.Samples, l.state.Base.Short(), l.state.Counted)
+		}
+	}
+	return ""
+}
+
+// adoptionContradiction compares a late delta with the rounds: its base must be recent, and its chunks nobody else's.
+func adoptionContradiction(s *run.State, d *run.DeltaAdopted) string {
+	if s.Open == nil || d.Base != s.Open.Base && d.Base != s.Previous {
+		return fmt.Sprintf("%s contributes late what it trained on base %s, which is neither the round's nor the previous one's", d.Slot, d.Base.Short())
+	}
+	for _, c := range d.Chunks {
+		if c < 0 || int(c) >= len(s.Chunks) || s.Chunks[c].Status != run.StatusQueued {
+			return fmt.Sprintf("%s contributes late chunk %d, which was not queued", d.Slot, c)
 		}
 	}
 	return ""

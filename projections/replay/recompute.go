@@ -17,7 +17,8 @@ type Scratch interface {
 	Put(ctx context.Context, d domain.Digest, data []byte) error
 	// Get gives domain.KindNotFound for what is not there.
 	Get(ctx context.Context, d domain.Digest) ([]byte, error)
-	// Forget drops everything stored before the mark that the last but one call set.
+	// Forget drops everything stored before the mark that the last call but two set: late deltas need the base before
+	// the one that they are merged into.
 	Forget()
 }
 
@@ -85,7 +86,13 @@ func (w *weights) merge(ctx context.Context, f run.RoundMerged) (base, momentum 
 			return "", "", err
 		}
 		deltas[i] = &deltaReader{r: r}
-		job.Inputs = append(job.Inputs, merge.Input{Delta: deltas[i], Codec: merge.Codec(in.Codec), Samples: in.Samples})
+		input := merge.Input{Delta: deltas[i], Codec: merge.Codec(in.Codec), Samples: in.Samples, Base: in.Base}
+		if input.NeedsBase() {
+			if input.BaseReader, err = blob.Open(ctx, in.Base, w.find); err != nil {
+				return "", "", err
+			}
+		}
+		job.Inputs = append(job.Inputs, input)
 	}
 	nb, nm := blob.NewWriter(ctx, w.keep.Put), blob.NewWriter(ctx, w.keep.Put)
 	job.NextBase, job.NextMomentum = nb, nm

@@ -277,8 +277,8 @@ func (w *world) verify(c checks) (Report, error) {
 	return l.Verify(context.Background(), w.blobs.get, &scratch{}, nil)
 }
 
-// scratch keeps the objects of two rounds.
-type scratch struct{ now, before store }
+// scratch keeps the objects of three rounds.
+type scratch struct{ now, before, oldest store }
 
 func (s *scratch) Put(ctx context.Context, d domain.Digest, data []byte) error {
 	if s.now == nil {
@@ -288,12 +288,13 @@ func (s *scratch) Put(ctx context.Context, d domain.Digest, data []byte) error {
 }
 
 func (s *scratch) Get(ctx context.Context, d domain.Digest) ([]byte, error) {
-	all := maps.Clone(s.before)
+	all := maps.Clone(s.oldest)
 	if all == nil {
 		all = store{}
 	}
+	maps.Copy(all, s.before)
 	maps.Copy(all, s.now)
 	return all.get(ctx, d)
 }
 
-func (s *scratch) Forget() { s.before, s.now = s.now, nil }
+func (s *scratch) Forget() { s.oldest, s.before, s.now = s.before, s.now, nil }

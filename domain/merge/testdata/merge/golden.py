@@ -183,6 +183,54 @@ def merge_cases():
                      [[("fp32", 2**40 + 1, noise(0.01)), ("fp32", 2**52 - 12345, noise(0.01)), ("e3m0", 3, noise(0.01))]] * 2)
 
 
+def late_case(name, eta, mu, theta, rounds):
+    """rounds: per round a list of (codec, samples, local values, late). A late one was trained from the base before."""
+    theta = [f32(bits32(x)) for x in theta]
+    before = theta
+    case = {"name": name, "eta": eta, "mu": mu, "base": words(map(bits32, theta), 8), "rounds": []}
+    m = [0.0] * len(theta)
+    for contributions in rounds:
+        some = any(late for _, _, _, late in contributions)
+        inputs, written = [], []
+        for codec, samples, change, late in contributions:
+            made = before if late else theta
+            local = [f32(bits32(x)) for x in change(made)]
+            weight = samples * (4 if late else 5) if some else samples
+            if codec == "fp32":
+                payload = struct.pack(f"<{len(local)}f", *local)
+                d = [b - l for b, l in zip(made, local)]
+                inputs.append((weight, None, d) if late else (weight, local, None))
+            else:
+                d = [f32(bits32(a - b)) for a, b in zip(made, local)]
+                payload = e3m0_encode(d)
+                inputs.append((weight, None, e3m0_decode(payload, len(d))))
+            written.append({"codec": codec, "samples": samples, "late": late, "payload": payload.hex()})
+        before, (theta, m, norm) = theta, outer(theta, m, inputs, eta, mu)
+        case["rounds"].append(
+            {
+                "inputs": written,
+                "next_base": words(map(bits32, theta), 8),
+                "next_momentum": words(map(bits64, m), 16),
+                "step_norm": format(bits64(norm), "016x"),
+            }
+        )
+    return case
+
+
+def late_cases():
+    r = Random(13)
+    noise = lambda s: lambda th: [x + r.value() * s for x in th]
+    down = lambda th: [x - 1.0 for x in th]
+    yield late_case("by hand: 8 goes to 7, then one delta of 1 on each base, 4 to 5", 1.0, 0.0, [8.0],
+                    [[("fp32", 1, down, False)], [("fp32", 1, down, False), ("fp32", 1, down, True)]])
+    yield late_case("only a late one", 0.7, 0.7, [r.value() for _ in range(7)],
+                    [[("e3m0", 5, noise(0.1), False)], [("fp32", 3, noise(0.1), True)], [("e3m0", 2, noise(0.1), True)]])
+    yield late_case("mixed codecs and weights", 0.7, 0.9, [r.value() for _ in range(300)],
+                    [[("fp32", 64, noise(0.02), False)],
+                     [("e3m0", 1437, noise(0.01), False), ("fp32", 31, noise(0.02), True), ("e3m0", 977, noise(0.01), True), ("fp32", 5, noise(0.1), False)],
+                     [("fp32", 31, noise(0.02), True), ("fp32", 7, noise(0.02), False)]])
+
+
 def dump(name, cases):
     with open(name, "w", encoding="ascii") as f:
         f.write("[\n" + ",\n".join(map(json.dumps, cases)) + "\n]\n")
@@ -190,3 +238,4 @@ def dump(name, cases):
 
 dump("e3m0.json", codec_cases())
 dump("merge.json", merge_cases())
+dump("late.json", late_cases())
