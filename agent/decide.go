@@ -18,13 +18,8 @@ func (c *Core) next(now time.Duration, s *slot) Effect {
 		return nil
 	}
 	l.retryAt = 0
-	if !l.prepared {
-		s.trainerOpen = true
-		if l.member != nil {
-			l.member.begin(l.want)
-		}
-		return l.begin(opPrepare, now, Prepare{Slot: s.index, Epoch: l.epoch, Run: l.run, Unit: l.unit, Round: l.round, Job: l.job, Base: l.want.base,
-			Member: l.memberNumber(), Trained: l.want.trained})
+	if !l.prepared && !l.adopted {
+		return c.prepare(now, s, l)
 	}
 	switch l.unit {
 	case run.UnitInit:
@@ -41,12 +36,21 @@ func (c *Core) next(now time.Duration, s *slot) Effect {
 	return nil
 }
 
+func (c *Core) prepare(now time.Duration, s *slot, l *lease) Effect {
+	s.trainerOpen = true
+	if l.member != nil {
+		l.member.begin(l.want)
+	}
+	return l.begin(opPrepare, now, Prepare{Slot: s.index, Epoch: l.epoch, Run: l.run, Unit: l.unit, Round: l.round, Job: l.job, Base: l.want.base,
+		Member: l.memberNumber(), Trained: l.want.trained})
+}
+
 // idle frees the trainer of a slot that has had no lease for long.
 func (c *Core) idle(now time.Duration, s *slot) Effect {
 	if !s.trainerOpen || now < s.idleSince+c.cfg.IdleClose {
 		return nil
 	}
-	s.trainerOpen = false
+	s.trainerOpen, s.late = false, nil
 	return CloseTrainer{Slot: s.index}
 }
 
@@ -72,6 +76,9 @@ func (c *Core) train(now time.Duration, s *slot, l *lease) Effect {
 	switch {
 	case contribute && full && len(l.trained) > 0:
 		return c.contribute(now, s, l)
+	case !l.prepared:
+		l.prepareAfterAll()
+		return c.prepare(now, s, l)
 	case l.lost:
 		return l.begin(opReset, now, Reset{Slot: s.index, Epoch: l.epoch, Boundary: len(l.trained), Base: l.want.base})
 	case contribute && full || !ok:

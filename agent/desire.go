@@ -43,8 +43,8 @@ func (c *Core) replied(now time.Duration, in Replied) []Effect {
 // desire changes what a slot holds to what the hub wants it to hold.
 func (c *Core) desire(now time.Duration, out []Effect, s *slot, d wire.SlotDesire) []Effect {
 	if s.lease != nil && s.lease.epoch != d.Epoch {
-		out = append(out, Abandon{Slot: s.index, Epoch: s.lease.epoch})
-		s.lease, s.idleSince = nil, now
+		out = c.part(s, out)
+		s.idleSince = now
 	}
 	switch {
 	case d.Run == "":
@@ -57,6 +57,7 @@ func (c *Core) desire(now time.Duration, out []Effect, s *slot, d wire.SlotDesir
 		if d.Unit == run.UnitMember {
 			s.lease.member = newMember(d)
 		}
+		s.adopt(s.lease, d.Adopt)
 		s.lease.wants(d)
 	case d.Epoch > s.newest:
 		c.contact.tell() // the hub believed the epoch held; the next report shows that it is not
@@ -87,7 +88,7 @@ func (c *Core) mergedRounds(out []Effect, merged []wire.MergedRound) []Effect {
 		now[m.Run] = max(m.Round, c.merged[m.Run])
 	}
 	c.merged = now
-	return out
+	return c.outlast(out)
 }
 
 // want replaces the list of blobs to send again. The one under way stays first.

@@ -89,11 +89,12 @@ type (
 		Slot  int
 		Epoch domain.Epoch
 	}
-	// Abandon ends the work under an epoch at once and forgets its snapshots. It has no result; a result of the epoch
-	// that still comes is ignored. The trainer stays open unless the work had to be torn off.
+	// Abandon ends the work under an epoch at once and forgets its snapshots, unless Keep says otherwise. It has no result; a
+	// result of the epoch that still comes is ignored. The trainer stays open unless the work had to be torn off.
 	Abandon struct {
 		Slot  int
 		Epoch domain.Epoch
+		Keep  bool // the snapshots stay: the hub may still adopt what was trained
 	}
 	// CloseTrainer frees the trainer of a slot that has been without work for long. It has no result.
 	CloseTrainer struct{ Slot int }

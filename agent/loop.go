@@ -53,7 +53,7 @@ func (a *Agent) dispatch(ctx context.Context, e Effect) {
 		a.chores.push(e)
 	case Abandon:
 		a.cfg.Log.Debug().Int("slot", e.Slot).Uint64("epoch", uint64(e.Epoch)).Msg("lease ended")
-		a.workers[e.Slot].abandon(e.Epoch)
+		a.workers[e.Slot].abandon(e.Epoch, e.Keep)
 	case CloseTrainer:
 		a.workers[e.Slot].submit(ctx, 0, e)
 	case Prepare:

@@ -11,12 +11,18 @@ func (s *slot) report(fenced bool) wire.SlotReport {
 	r := wire.SlotReport{Index: s.index, Phase: wire.PhaseIdle, Progress: s.progress, Speed: s.speed, Upload: s.upload}
 	l := s.lease
 	if l == nil {
+		if s.late != nil {
+			r.Late = s.late.report()
+		}
 		return r
 	}
 	r.Run, r.Epoch, r.Number, r.Error, r.Phase = l.run, l.epoch, l.number, l.err, l.phase()
 	r.Tail = l.tail
 	r.Trained = append([]wire.TrainedChunk(nil), l.trained...)
 	r.Loss = s.loss
+	if l.unit == run.UnitTrain {
+		r.Boundaries = append([]int(nil), l.boundaries...)
+	}
 	if r.Speed == 0 && l.partial.seconds > 0 { // the first chunk is still under way
 		r.Speed = positive(float64(l.partial.samples) / l.partial.seconds)
 	}
@@ -54,7 +60,7 @@ func (l *lease) phase() wire.Phase {
 	switch {
 	case l.done || l.err != "":
 		return wire.PhaseReady
-	case !l.prepared:
+	case !l.prepared && !l.adopted:
 		return wire.PhasePreparing
 	case l.unit == run.UnitInit:
 		return wire.PhaseInit

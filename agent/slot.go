@@ -33,6 +33,7 @@ type slot struct {
 	index       int
 	lease       *lease
 	newest      domain.Epoch // the highest epoch ever held: an epoch never comes back
+	late        *late        // trained under a lease that has ended, nil when there is none
 	trainerOpen bool
 	idleSince   time.Duration // when the last lease ended
 
@@ -55,6 +56,7 @@ type lease struct {
 	op       operation
 	opAt     time.Duration // when it began
 	prepared bool
+	adopted  bool          // its chunks were trained under an earlier lease; the trainer may hold anything
 	retryAt  time.Duration // no transfer before
 	failures int           // of transfers in a row
 	partial  partial       // of the chunk under way

@@ -58,8 +58,9 @@ func (w *worker) submit(ctx context.Context, epoch domain.Epoch, e Effect) {
 	w.box.push(task{effect: e, epoch: epoch, ctx: ctx, cancel: cancel})
 }
 
-// abandon stops what runs under the epoch, takes back what waits, and has its snapshots removed. It does not wait.
-func (w *worker) abandon(epoch domain.Epoch) {
+// abandon stops what runs under the epoch, takes back what waits, and has its snapshots removed unless they shall be
+// kept. It does not wait.
+func (w *worker) abandon(epoch domain.Epoch, keep bool) {
 	w.mu.Lock()
 	w.abandoned = epoch
 	if w.running.cancel != nil && w.running.epoch <= epoch {
@@ -73,7 +74,9 @@ func (w *worker) abandon(epoch domain.Epoch) {
 		}
 		return gone
 	})
-	w.box.push(task{epoch: epoch})
+	if !keep {
+		w.box.push(task{epoch: epoch})
+	}
 }
 
 // loop performs tasks until ctx ends; then it frees the trainer.

@@ -195,6 +195,10 @@ func concerns(e event.Envelope) domain.MachineID {
 		return d.Slot.Machine()
 	case *run.ChunksClaimed:
 		return d.Slot.Machine()
+	case *run.ChunksCopied:
+		return d.Slot.Machine()
+	case *run.DeltaAdopted:
+		return d.Slot.Machine()
 	case *run.ContributionRequested:
 		return d.Slot.Machine()
 	case *run.ContributionAccepted:

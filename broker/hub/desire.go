@@ -38,13 +38,16 @@ func (f *fold) slotDesire(m domain.MachineID, r wire.SlotReport) wire.SlotDesire
 	d := wire.SlotDesire{Index: r.Index, Run: s.ID, Epoch: l.Epoch, Unit: l.Unit, Round: l.Round, Done: reported && !held}
 	switch l.Unit {
 	case run.UnitTrain:
-		d.Base = s.Open.Base
+		d.Base = s.BaseOf(l)
 		d.Number = s.Number(slot)
 		d.Claims = slices.Concat(l.Trained, l.Claimed)
 		d.Contribute = l.Contribute != ""
 		if l.Cut != nil {
 			keep := *l.Cut
 			d.Cut = &keep
+		}
+		if l.Late != 0 && !held && len(l.Trained) > 0 {
+			d.Adopt = &wire.Adopt{Late: l.Late, Keep: len(l.Trained)}
 		}
 	case run.UnitMember:
 		memberDesire(&d, s, l)

@@ -18,6 +18,7 @@ type liveness struct {
 	merges   map[domain.RunID]*merging
 	votes    map[domain.RunID]*counting
 	wanted   map[domain.Digest]*want
+	late     map[domain.SlotID]lateWork
 }
 
 func newLiveness(now time.Time) *liveness {
@@ -30,6 +31,7 @@ func newLiveness(now time.Time) *liveness {
 		merges:   map[domain.RunID]*merging{},
 		votes:    map[domain.RunID]*counting{},
 		wanted:   map[domain.Digest]*want{},
+		late:     map[domain.SlotID]lateWork{},
 	}
 }
 
@@ -149,6 +151,11 @@ func (m *liveness) prune(f *fold) {
 	for id := range m.rounds {
 		if s := f.runs[id]; s == nil || s.Open == nil {
 			delete(m.rounds, id)
+		}
+	}
+	for slot, w := range m.late {
+		if s := f.runs[w.run]; s == nil || s.Late[slot] == nil || s.Late[slot].Epoch != w.work.Late {
+			delete(m.late, slot)
 		}
 	}
 	for id := range m.merges {

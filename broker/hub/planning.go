@@ -21,6 +21,7 @@ func (b *batch) settle() {
 	passes := 0
 	for ; passes < maxPlanPasses; passes++ {
 		before := b.seq
+		b.adoptAll()
 		for _, a := range plan.Next(b.c.snapshot(b.now)) {
 			if _, err := b.run(a.Run, a.Command); err != nil {
 				b.c.stats.PlanRefused++

@@ -13,12 +13,18 @@ import (
 // refused as fenced, everything else of it is ignored and the desired state says what to hold instead.
 func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 	slot := domain.Slot(m, r.Index)
+	if r.Late != nil {
+		b.late(slot, r)
+	}
 	s := b.c.fold.runs[r.Run]
 	if s == nil || s.Phase.Ended() {
 		return
 	}
 	l := s.Leases[slot]
 	if l == nil || l.Epoch != r.Epoch {
+		if b.late(slot, r) {
+			return
+		}
 		if known := b.c.fold.decided[slot]; r.Offer != nil && (known.Epoch != r.Epoch || known.Number < r.Number) {
 			_, err := b.run(s.ID, offerCommand(slot, r.Epoch, r.Number, *r.Offer))
 			b.expected(err)
@@ -68,7 +74,7 @@ func (b *batch) trainReport(s *run.State, l *run.Lease, r wire.SlotReport) {
 
 // offer asks whether the delta may be inspected, and queues its inspection once if so.
 func (b *batch) offer(s *run.State, l *run.Lease, r wire.SlotReport) {
-	job := InspectJob{Run: s.ID, Slot: l.Slot, Epoch: l.Epoch, Number: r.Number, Offer: *r.Offer, Base: s.Open.Base, Layout: s.Layout}
+	job := InspectJob{Run: s.ID, Slot: l.Slot, Epoch: l.Epoch, Number: r.Number, Offer: *r.Offer, Base: s.BaseOf(l), Layout: s.Layout}
 	if in := b.c.mem.inspect[l.Slot]; in != nil && sameOffer(in.job, job) {
 		return
 	}

@@ -104,6 +104,7 @@ func (b *board) draw(w *worker) {
 	w.train = true
 	w.claimed, w.trained = l.Claimed, len(l.Trained)
 	w.asked = l.Contribute != "" || l.Cut != nil
+	w.sealed = l.Sealed
 	w.shard = b.r.Open.Shards[w.ID]
 	w.queue, w.pending = b.size.sum(w.shard), b.size.sum(w.claimed)
 }

@@ -16,7 +16,7 @@ func (b *board) claim() {
 	reach := b.predicted()
 	for i := range b.workers {
 		w := &b.workers[i]
-		if !w.Usable || !w.train || w.asked || len(w.shard) == 0 || b.near(b.lead(w)) {
+		if !w.Usable || !w.train || w.asked || w.sealed || len(w.shard) == 0 || b.near(b.lead(w)) {
 			continue
 		}
 		if len(w.claimed) == 0 && b.giveUp(w) {

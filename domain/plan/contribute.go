@@ -28,6 +28,8 @@ func (b *board) contribute() {
 			b.ask(w, fmt.Sprintf("%s: %s s of %s s have passed", reasonDeadline, figure(b.age), figure(b.r.Open.Deadline)))
 		case idle && limit > 0 && w.trained >= limit:
 			b.ask(w, fmt.Sprintf("%s: %s in one contribution", reasonLimit, count(w.trained)))
+		case idle && w.sealed:
+			b.ask(w, fmt.Sprintf("%s: %s trained, and no other may go with them", reasonNothingLeft, count(w.trained)))
 		case idle && len(w.shard) > 0:
 			b.ask(w, fmt.Sprintf("%s: no further chunk ends before it, %s s of %s s have passed", reasonDeadline, figure(b.age), figure(b.r.Open.Deadline)))
 		case idle && len(b.pool) == 0:
@@ -60,7 +62,7 @@ func (b *board) release() {
 	}
 	for i := range b.workers {
 		w := &b.workers[i]
-		if w.train && !w.asked && w.Usable && w.empty() {
+		if w.train && !w.asked && !w.sealed && w.Usable && w.empty() {
 			b.do(run.ReleaseLease{Slot: w.ID, Reason: "idle"})
 			w.train, w.mine, w.free = false, false, w.index >= 0
 		}

@@ -83,6 +83,7 @@ func (b *board) plan() {
 		b.steal()
 		b.claim()
 		b.contribute()
+		b.speculate()
 		b.release()
 	}
 	b.evaluate()

@@ -34,6 +34,8 @@ func told(f event.Data) string {
 		return fmt.Sprintf("%s returns %s: %s", d.Slot, ranges(d.Chunks), d.Reason)
 	case *run.ChunksStolen:
 		return fmt.Sprintf("%s steals %s from %s: %s", d.To, ranges(d.Chunks), d.From, d.Reason)
+	case *run.ChunksCopied:
+		return fmt.Sprintf("%s trains copies of %s of %s: %s", d.Slot, ranges(d.Chunks), d.From, d.Reason)
 	case *run.ChunksClaimed:
 		return fmt.Sprintf("%s claims %s", d.Slot, ranges(d.Chunks))
 	case *run.MemberRequeued:

@@ -19,6 +19,8 @@ type worker struct {
 	claimed []domain.ChunkID // not trained yet; the first is under way
 	trained int              // chunks in its local weights
 	asked   bool             // its contribution is requested or being cut
+	sealed  bool             // its contribution takes no further chunk: it holds copies, or chunks that others have counted
+	copied  int              // of its chunks copied by this plan
 	queue   float64          // samples in shard
 	pending float64          // samples in claimed
 	member  *run.Member      // of an ensemble, that it trains
@@ -54,7 +56,7 @@ func (b *board) reckon() {
 
 // able reports whether w may be given chunks: it can begin them without a contribution in between.
 func (b *board) able(w *worker) bool {
-	return w.Usable && (w.train && !w.asked || w.free) && !b.benched(w)
+	return w.Usable && (w.train && !w.asked && !w.sealed || w.free) && !b.benched(w)
 }
 
 // benched keeps a slot whose next task error would end the run from getting work while another slot has failed less:
