@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"slices"
+
+	"tensorturn/broker/wire"
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+)
+
+// late is what a slot trained under a lease that has ended. Its snapshots stay on disk until the hub adopts it, gives the
+// slot other work, or two rounds have passed over it.
+type late struct {
+	run        domain.RunID
+	epoch      domain.Epoch
+	round      int
+	trained    []wire.TrainedChunk
+	boundaries []int
+}
+
+// part ends the slot's lease. What it has trained is kept, in case the hub can still use it.
+func (c *Core) part(s *slot, out []Effect) []Effect {
+	l := s.lease
+	s.lease = nil
+	keep := l.unit == run.UnitTrain && l.err == "" && len(l.trained) > 0 && len(l.boundaries) > 0
+	if keep {
+		s.late = &late{run: l.run, epoch: l.epoch, round: l.round, trained: l.trained, boundaries: l.boundaries}
+		c.contact.tell() // the hub may not know of it yet
+	}
+	return append(out, Abandon{Slot: s.index, Epoch: l.epoch, Keep: keep})
+}
+
+// adopt takes the late work into the new lease. If it is gone meanwhile, as many chunks are trained again.
+func (s *slot) adopt(l *lease, a *wire.Adopt) {
+	w := s.late
+	s.late = nil
+	if a == nil {
+		return
+	}
+	l.floor = a.Keep
+	if w == nil || w.run != l.run || w.epoch != a.Late || a.Keep > len(w.trained) || !slices.Contains(w.boundaries, a.Keep) {
+		return
+	}
+	l.adopted, l.lost = true, true
+	l.trained = slices.Clone(w.trained[:a.Keep])
+	for _, b := range w.boundaries {
+		if b <= a.Keep {
+			l.boundaries = append(l.boundaries, b)
+		}
+	}
+}
+
+// prepareAfterAll readies a lease with adopted work for training, which loads the base and clears the snapshots.
+func (l *lease) prepareAfterAll() {
+	l.adopted = false
+	l.fromBase()
+}
+
+// outlast drops late work that two rounds have passed over: its base is too old.
+func (c *Core) outlast(out []Effect) []Effect {
+	for _, s := range c.slots {
+		if s.late != nil && c.merged[s.late.run] > s.late.round {
+			out = append(out, Abandon{Slot: s.index, Epoch: s.late.epoch})
+			s.late = nil
+		}
+	}
+	return out
+}
+
+// report gives the late work as the hub hears it.
+func (w *late) report() *wire.Late {
+	r := &wire.Late{Run: w.run, Epoch: w.epoch, Boundaries: slices.Clone(w.boundaries)}
+	for _, t := range w.trained {
+		r.Chunks = append(r.Chunks, t.Chunk)
+	}
+	return r
+}
