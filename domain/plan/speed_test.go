@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -143,7 +144,10 @@ func (tr *trial) begin(a *agent, at float64) {
 func (tr *trial) talk(a *agent, offer bool) {
 	r := tr.run(trialRun)
 	if l := r.TrainLease(a.id); l != nil && l.Epoch == a.epoch && r.Number(a.id) == a.number {
-		for _, c := range a.trained[len(l.Trained):] {
+		for _, c := range a.trained {
+			if !slices.Contains(l.Claimed, c) {
+				continue // reported before, or another slot has counted its copy
+			}
 			tr.must(trialRun, run.ReportTrained{Slot: a.id, Epoch: a.epoch, Number: a.number, Chunk: c, Steps: 1, Seconds: 1, Loss: 1})
 		}
 		if offer {
