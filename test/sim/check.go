@@ -103,15 +103,19 @@ func (w *world) provenance(id domain.RunID, e event.Envelope, d *run.Contributio
 		return
 	}
 	b := w.past.books[id]
-	base, err := w.model(b.base)
+	from := b.base
+	if d.Base != "" {
+		from = d.Base
+	}
+	base, err := w.model(from)
 	if err != nil {
-		fail("record %d counts a delta on base %s, which cannot be read: %v", e.Seq, b.base.Short(), err)
+		fail("record %d counts a delta on base %s, which cannot be read: %v", e.Seq, from.Short(), err)
 	}
 	local := base
 	for _, c := range d.Chunks {
 		local = local.train(b.spec.Seed, c)
 	}
-	if want, _ := packBlob(encodeDelta(b.spec.Codec, base, local, b.base)); want != d.Blob {
+	if want, _ := packBlob(encodeDelta(b.spec.Codec, base, local, from)); want != d.Blob {
 		fail("record %d counts delta %s of %s for chunks %v; training them gives %s", e.Seq, d.Blob.Short(), d.Slot, d.Chunks, want.Short())
 	}
 }

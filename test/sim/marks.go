@@ -29,6 +29,15 @@ const (
 	markMemberResumed
 	markMemberDropped
 	markFrozenStart
+	markCutPrefix
+	markCopied
+	markCopyWon
+	markCopyLost
+	markCopyInherits
+	markAdopted
+	markAdoptedBefore
+	markAdoptedPrefix
+	markLateCounted
 	markCount
 )
 
@@ -41,6 +50,9 @@ func (m mark) String() string {
 		"a merge interrupted by a crash of the hub", "a repeated sync answered", "a late reply ignored",
 		"a lost delta sent again", "a delta asked for again is gone", "a delta refused by the norm gate", "a run paused by its norm gate",
 		"a trainer's failure recorded", "members have voted", "a member gone on from another machine's checkpoint", "a member dropped", "the hub begins from a snapshot",
+		"an overlapping contribution cut to its prefix", "a speculative copy begun", "a speculative copy counted first", "a speculative copy lost to the other one",
+		"a copy left alone when the other holder lost its lease", "a late delta adopted", "a late delta of the previous round's base adopted",
+		"a late delta cut to its prefix", "a late delta counted",
 	}[m]
 }
 

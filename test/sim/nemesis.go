@@ -212,7 +212,7 @@ func (n *nemesis) damage() {
 		}
 		keys := slices.SortedFunc(maps.Keys(b.inputs), compareContributions)
 		k := keys[n.luck.pick(len(keys))]
-		d := b.inputs[k]
+		d := b.inputs[k].blob
 		if w.kept[d] {
 			continue
 		}

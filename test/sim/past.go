@@ -43,12 +43,12 @@ type grant struct {
 type book struct {
 	spec    run.Spec
 	data    run.Dataset
-	counted map[domain.ChunkID]contribution
-	claimed map[domain.ChunkID]grant // by the newest claim
+	chunks  chunkBook
 	round   int
 	base    domain.Digest
-	inputs  map[contribution]domain.Digest // of the open round
-	drains  map[contribution]bool          // asked for because the machine leaves
+	former  domain.Digest          // base before it
+	inputs  map[contribution]input // of the open round
+	drains  map[contribution]bool  // asked for because the machine leaves
 	merges  int
 	members map[int]*memberBook // of an ensemble
 }
@@ -143,8 +143,7 @@ func (p *past) note(e event.Envelope) {
 	}
 	id := domain.RunID(e.Agg)
 	if d, ok := e.Data.(*run.Submitted); ok && p.books[id] == nil {
-		p.books[id] = &book{spec: d.Spec, data: d.Data, counted: map[domain.ChunkID]contribution{}, claimed: map[domain.ChunkID]grant{},
-			inputs: map[contribution]domain.Digest{}, drains: map[contribution]bool{}, members: map[int]*memberBook{}}
+		p.books[id] = &book{spec: d.Spec, data: d.Data, chunks: newChunkBook(p.w, id), inputs: map[contribution]input{}, drains: map[contribution]bool{}, members: map[int]*memberBook{}}
 		return
 	}
 	if s := p.runs[id]; s.Phase.Ended() {
@@ -163,6 +162,7 @@ func (p *past) noteLease(id domain.RunID, e event.Envelope) {
 			fail("record %d ends lease %d of %s in run %s, the book says %+v", e.Seq, epoch, slot, id, g)
 		}
 		delete(p.held, slot)
+		p.books[id].chunks.end(epoch)
 	}
 	switch d := e.Data.(type) {
 	case *run.LeaseGranted:
@@ -240,7 +240,7 @@ func (p *past) noteMerge(id domain.RunID, e event.Envelope, d *run.RoundMerged) 
 		fail("record %d merges round %d of %s with %d inputs, the book has round %d with %d", e.Seq, d.Round, id, len(d.Inputs), b.round, len(b.inputs))
 	}
 	for _, in := range d.Inputs {
-		if b.inputs[contribution{d.Round, in.Slot, in.Number}] != in.Blob {
+		if b.inputs[contribution{d.Round, in.Slot, in.Number}] != (input{in.Blob, in.Base}) {
 			fail("record %d merges %s number %d of %s, which the book does not have", e.Seq, in.Slot, in.Number, id)
 		}
 		p.w.keep(in.Blob)
@@ -253,6 +253,9 @@ func (p *past) noteMerge(id domain.RunID, e event.Envelope, d *run.RoundMerged) 
 	if w, err := p.w.model(d.NextBase); err != nil || !w.finite() {
 		fail("record %d makes %s the model of %s: %v, finite %v", e.Seq, d.NextBase.Short(), id, err, w.finite())
 	}
+	if d.NextBase != b.base {
+		b.former = b.base
+	}
 	b.base, b.merges = d.NextBase, d.Round
 }
 
@@ -263,105 +266,11 @@ func (p *past) noteEnd(id domain.RunID, e event.Envelope, d *run.Completed) {
 		p.noteEnsembleEnd(id, e, d)
 		return
 	}
-	if n := run.TotalChunks(b.spec, b.data); len(b.counted) != n {
-		fail("record %d completes %s with %d of %d chunks counted", e.Seq, id, len(b.counted), n)
+	if n := run.TotalChunks(b.spec, b.data); len(b.chunks.counted) != n {
+		fail("record %d completes %s with %d of %d chunks counted", e.Seq, id, len(b.chunks.counted), n)
 	}
 	if d.Samples != int64(b.spec.Epochs*b.data.Samples) || d.Model != b.base {
 		fail("record %d completes %s with %d samples and model %s; %d and %s are right", e.Seq, id, d.Samples, d.Model.Short(),
 			b.spec.Epochs*b.data.Samples, b.base.Short())
 	}
-}
-
-// noteContribution keeps the book of chunks: who claimed each, and which delta counts it.
-func (p *past) noteContribution(id domain.RunID, e event.Envelope) {
-	b := p.books[id]
-	switch d := e.Data.(type) {
-	case *run.ChunksStolen:
-		p.w.mark(markSteal)
-	case *run.ChunksClaimed:
-		p.current(id, e, d.Slot, d.Epoch, run.UnitTrain)
-		for _, c := range d.Chunks {
-			if k, taken := b.counted[c]; taken {
-				fail("record %d lets %s claim chunk %d of %s, which %+v counts", e.Seq, d.Slot, c, id, k)
-			}
-			if g, taken := b.claimed[c]; taken && p.held[b.slotOf(p, g)] == g && p.runs[id].Chunks[c].Status >= run.StatusClaimed {
-				fail("record %d lets %s claim chunk %d of %s, which epoch %d has", e.Seq, d.Slot, c, id, g.epoch)
-			}
-			b.claimed[c] = grant{id, d.Epoch, run.UnitTrain}
-		}
-	case *run.ChunkTrained:
-		p.current(id, e, d.Slot, d.Epoch, run.UnitTrain)
-	case *run.ContributionRequested:
-		if len(d.Reason) >= 5 && d.Reason[:5] == "drain" {
-			b.drains[contribution{b.round, d.Slot, d.Number}] = true
-		}
-	case *run.ContributionAccepted:
-		p.noteAccepted(id, e, d)
-	case *run.ContributionCut:
-		p.w.mark(markCut)
-	case *run.ContributionRefused:
-		switch d.Why {
-		case run.RefusedFenced:
-			p.w.mark(markFenced)
-		case run.RefusedNorm:
-			p.w.mark(markNorm)
-		}
-	case *run.ContributionRevoked:
-		p.noteRevoked(id, e, d)
-	}
-}
-
-// slotOf finds the slot that holds a grant, empty when nobody does.
-func (b *book) slotOf(p *past, g grant) domain.SlotID {
-	for slot, h := range p.held {
-		if h == g {
-			return slot
-		}
-	}
-	return ""
-}
-
-func (p *past) noteAccepted(id domain.RunID, e event.Envelope, d *run.ContributionAccepted) {
-	b := p.books[id]
-	p.current(id, e, d.Slot, d.Epoch, run.UnitTrain)
-	k := contribution{b.round, d.Slot, d.Number}
-	var samples int64
-	for _, c := range d.Chunks {
-		if by, twice := b.counted[c]; twice {
-			fail("record %d counts chunk %d of %s twice: by %+v and %+v", e.Seq, c, id, by, k)
-		}
-		if g := b.claimed[c]; g.epoch != d.Epoch {
-			fail("record %d counts chunk %d of %s for epoch %d, epoch %d claimed it last", e.Seq, c, id, d.Epoch, g.epoch)
-		}
-		b.counted[c] = k
-		per := (b.data.Samples + b.spec.Chunk - 1) / b.spec.Chunk
-		samples += int64(min(b.spec.Chunk, b.data.Samples-int(c)%per*b.spec.Chunk))
-	}
-	if samples != d.Samples {
-		fail("record %d weighs %s number %d of %s with %d samples, its chunks have %d", e.Seq, d.Slot, d.Number, id, d.Samples, samples)
-	}
-	if _, twice := b.inputs[k]; twice {
-		fail("record %d accepts %s number %d of %s a second time", e.Seq, d.Slot, d.Number, id)
-	}
-	b.inputs[k] = d.Blob
-	if b.drains[k] {
-		p.w.mark(markDrainContribution)
-	}
-	p.w.provenance(id, e, d)
-}
-
-func (p *past) noteRevoked(id domain.RunID, e event.Envelope, d *run.ContributionRevoked) {
-	b := p.books[id]
-	k := contribution{b.round, d.Slot, d.Number}
-	if b.inputs[k] != d.Blob {
-		fail("record %d revokes %s number %d of %s, which the book does not have", e.Seq, d.Slot, d.Number, id)
-	}
-	delete(b.inputs, k)
-	for _, c := range d.Returned {
-		if b.counted[c] != k {
-			fail("record %d takes chunk %d of %s back from %+v, which did not count it", e.Seq, c, id, k)
-		}
-		delete(b.counted, c)
-	}
-	p.w.mark(markRevokedContribution)
 }

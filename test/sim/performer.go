@@ -54,7 +54,7 @@ func (p *process) perform(e agent.Effect) {
 	case agent.SendSync:
 		p.sync(e)
 	case agent.Abandon:
-		p.slots[e.Slot].abandon()
+		p.slots[e.Slot].abandon(e.Keep)
 	case agent.CloseTrainer:
 		p.slots[e.Slot].run = ""
 	case agent.UploadAgain:
@@ -123,10 +123,12 @@ func (s *slotBox) end(in agent.Input) {
 	s.p.give(in)
 }
 
-func (s *slotBox) abandon() {
+func (s *slotBox) abandon(keep bool) {
 	s.token++
 	s.busy = false
-	s.snaps = nil
+	if !keep {
+		s.snaps = nil
+	}
 }
 
 // quick is what small things take.
