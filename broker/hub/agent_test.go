@@ -35,6 +35,8 @@ type fakeSlot struct {
 	init     *wire.Init
 	eval     *wire.Eval
 	err      string
+	late     *wire.Late // what it trained under a lease that has ended
+	kept     []wire.TrainedChunk
 }
 
 func newFakeAgent(id domain.MachineID, slots int, speed float64) *fakeAgent {
@@ -80,6 +82,10 @@ func (s *fakeSlot) report(i int, speed float64) wire.SlotReport {
 	}
 	if len(s.trained) > 0 {
 		r.Speed = speed
+		r.Boundaries = boundaries(len(s.trained))
+	}
+	if s.want.Run == "" {
+		r.Late = s.late
 	}
 	return r
 }
@@ -98,7 +104,7 @@ func (a *fakeAgent) hear(r *wire.SyncReply) {
 
 func (s *fakeSlot) hear(d wire.SlotDesire) {
 	if d.Run != s.want.Run || d.Epoch != s.want.Epoch {
-		*s = fakeSlot{job: d.Job}
+		s.turn(d)
 	}
 	if d.Number > s.want.Number {
 		s.trained, s.offer, s.done = nil, nil, 0
@@ -107,6 +113,35 @@ func (s *fakeSlot) hear(d wire.SlotDesire) {
 		s.trained, s.offer = s.trained[:*d.Cut], nil
 	}
 	s.want = d
+}
+
+// turn ends the lease held and begins the next one. What was trained is kept until something else is to be done.
+func (s *fakeSlot) turn(d wire.SlotDesire) {
+	late, kept := s.late, s.kept
+	if s.want.Unit == run.UnitTrain && len(s.trained) > 0 {
+		kept = s.trained
+		late = &wire.Late{Run: s.want.Run, Epoch: s.want.Epoch, Boundaries: boundaries(len(kept))}
+		for _, t := range kept {
+			late.Chunks = append(late.Chunks, t.Chunk)
+		}
+	}
+	*s = fakeSlot{job: d.Job}
+	s.want.Number = d.Number
+	switch {
+	case d.Run == "":
+		s.late, s.kept = late, kept
+	case d.Adopt != nil && late != nil && late.Epoch == d.Adopt.Late:
+		s.trained = append(s.trained, kept[:d.Adopt.Keep]...)
+	}
+}
+
+// boundaries are the newest four prefixes of n chunks.
+func boundaries(n int) []int {
+	var bs []int
+	for k := max(n-3, 1); k <= n; k++ {
+		bs = append(bs, k)
+	}
+	return bs
 }
 
 // work lets a second pass on every slot.
@@ -152,11 +187,9 @@ func (s *fakeSlot) train(name string, samples float64) {
 
 func (s *fakeSlot) makeOffer(name string) {
 	o := &wire.Offer{Blob: digest("delta", name, s.want.Epoch, s.want.Number, len(s.trained)), Codec: s.job.Spec.Codec}
-	for i, t := range s.trained {
+	for _, t := range s.trained {
 		o.Chunks, o.Steps = append(o.Chunks, t.Chunk), o.Steps+t.Steps
-		if i >= len(s.trained)-4 {
-			o.Boundaries = append(o.Boundaries, i+1)
-		}
 	}
+	o.Boundaries = boundaries(len(s.trained))
 	s.offer = o
 }

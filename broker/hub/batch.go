@@ -115,6 +115,11 @@ func (b *batch) emit(kind event.Kind, id string, data event.Data) {
 		Actor: g.Actor, Cause: g.Command, Corr: g.Corr, Data: data, Version: 1,
 	}
 	b.events = append(b.events, e)
+	if d, ok := data.(*run.ContributionAccepted); ok {
+		for _, o := range b.c.fold.runs[domain.RunID(id)].Others(d.Slot, d.Chunks) {
+			b.wake(o.Machine()) // it has lost chunks that it may be training
+		}
+	}
 	b.c.fold.apply(e)
 	if m := concerns(e); m != "" {
 		b.wake(m)

@@ -58,6 +58,21 @@ func (s *State) other(slot domain.SlotID, c domain.ChunkID) domain.SlotID {
 	return copier
 }
 
+// Others lists the slots that hold copies of what the slot holds of the chunks, in order.
+func (s *State) Others(slot domain.SlotID, cs []domain.ChunkID) []domain.SlotID {
+	if s.Open == nil || len(s.Open.Copies) == 0 {
+		return nil
+	}
+	var others []domain.SlotID
+	for _, c := range cs {
+		if o := s.other(slot, c); o != "" && !slices.Contains(others, o) {
+			others = append(others, o)
+		}
+	}
+	slices.Sort(others)
+	return others
+}
+
 // sole lists those of the chunks that no other lease holds: only they go back to the pool when the slot loses them. The
 // leases of the slots in gone end in the same decision, before this one.
 func (s *State) sole(slot domain.SlotID, cs []domain.ChunkID, gone map[domain.SlotID]bool) []domain.ChunkID {
@@ -91,19 +106,9 @@ func (s *State) inLease(slot domain.SlotID, c domain.ChunkID, status ChunkStatus
 // overtaken gives the facts for the slots that hold copies of chunks which slot is about to count. One that keeps
 // something contributes it without them; one that keeps nothing starts again from the base.
 func (s *State) overtaken(slot domain.SlotID, counted []domain.ChunkID) []event.Data {
-	if len(s.Open.Copies) == 0 {
-		return nil
-	}
-	var losers []domain.SlotID
-	for _, c := range counted {
-		if o := s.other(slot, c); o != "" && !slices.Contains(losers, o) {
-			losers = append(losers, o)
-		}
-	}
-	slices.Sort(losers)
 	lost := setOf(counted)
 	var facts []event.Data
-	for _, o := range losers {
+	for _, o := range s.Others(slot, counted) {
 		l := s.Leases[o]
 		if len(except(slices.Concat(l.Trained, l.Claimed), lost)) == 0 {
 			facts = append(facts, &ContributionCut{Slot: o, Epoch: l.Epoch, Number: s.Number(o), Reason: string(slot) + " was first with all its chunks"})

@@ -84,8 +84,14 @@
 //     Outputs that the vote cannot read are made again from the member's weights, MaxOutputsLost times at most; after that, and
 //     when they are no probabilities, the member stays in without a vote.
 //
-// DESIGN.md tells the path of a chunk, the limits and why. testdata/scenarios has a story for each rule and race.
+//  14. A slot without work may train copies of the last chunks that another lease holds. At most two copies of a chunk live, and
+//     a copy is not copied. The copies are claimed under the copier's own lease and are a contribution of their own, begun
+//     from the round's base: it takes no other chunk. Who is accepted first counts the chunk. The other one loses it: what it
+//     has besides it contributes before it claims again, without anything new, since the lost chunk may be in its weights; with
+//     nothing besides, it starts again from the base. When one of two holders loses its lease, the other is the only one.
+//  15. What a lease held at its end may still be contributed by its slot, under a new epoch, while its base is the round's or the
+//     previous one's: the longest prefix, at a boundary whose weights are there, of chunks that are queued: not contributed, and
+//     claimed by nobody. Made from the previous base, it weighs four fifths of its samples in the merge; the ledger counts all.
 //
-// The late delta and the speculative copy (design section 5) have their place between contributed and queued: an
-// offer whose epoch is old is refused as fenced today, and its chunks are already back in the pool.
+// DESIGN.md tells the path of a chunk, the limits and why. testdata/scenarios has a story for each rule and race.
 package run

@@ -113,9 +113,6 @@ func (b *chunkBook) adopt(e event.Envelope, d *run.DeltaAdopted, base, former do
 func (b *chunkBook) accept(e event.Envelope, d *run.ContributionAccepted, k contribution) {
 	me := holder{d.Slot, d.Epoch}
 	for _, c := range d.Chunks {
-		if by, twice := b.counted[c]; twice {
-			fail("record %d counts chunk %d of %s twice: by %+v and %+v", e.Seq, c, b.run, by, k)
-		}
 		if !slices.Contains(b.holders[c], me) {
 			fail("record %d counts chunk %d of %s for %+v; %+v holds it", e.Seq, c, b.run, me, b.holders[c])
 		}
@@ -224,6 +221,11 @@ func (p *past) noteAccepted(id domain.RunID, e event.Envelope, d *run.Contributi
 	per := (b.data.Samples + b.spec.Chunk - 1) / b.spec.Chunk
 	for _, c := range d.Chunks {
 		samples += int64(min(b.spec.Chunk, b.data.Samples-int(c)%per*b.spec.Chunk))
+	}
+	for _, c := range d.Chunks {
+		if by, twice := b.chunks.counted[c]; twice {
+			fail("record %d counts chunk %d of %s twice: by %+v and %+v", e.Seq, c, id, by, k)
+		}
 	}
 	if samples != d.Samples {
 		fail("record %d weighs %s number %d of %s with %d samples, its chunks have %d", e.Seq, d.Slot, d.Number, id, d.Samples, samples)
