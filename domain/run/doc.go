@@ -31,7 +31,7 @@
 //	operator   Submit, Pause, Resume, Cancel
 //	agent      ReportTrained, OfferContribution, Initialise, RecordEvaluation, FailTask (all carry the lease's epoch)
 //	agent      RecordCheckpoint, RecordMember, RecordOutputs (ensembles)
-//	plan       DropMember; GrantLease, AssignShard, ReturnShard, Steal, Claim, RequestContribution, OpenRound
+//	plan       DropMember; GrantLease, AssignShard, ReturnShard, Steal, Claim, Copy, RequestContribution, OpenRound
 //	hub timer  ExpireLease, ReleaseLease, ExtendRound, CloseRound
 //	hub worker RecordMerge, RevokeContribution, RecordVote, MuteMember
 //
