@@ -89,6 +89,7 @@
 //     from the round's base: it takes no other chunk. Who is accepted first counts the chunk. The other one loses it: what it
 //     has besides it contributes before it claims again, without anything new, since the lost chunk may be in its weights; with
 //     nothing besides, it starts again from the base. When one of two holders loses its lease, the other is the only one.
+//
 //  15. What a lease held at its end may still be contributed by its slot, under a new epoch, while its base is the round's or the
 //     previous one's: the longest prefix, at a boundary whose weights are there, of chunks that are queued: not contributed, and
 //     claimed by nobody. Made from the previous base, it weighs four fifths of its samples in the merge; the ledger counts all.
