@@ -7,7 +7,7 @@ SEEDS ?= 100
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-outsiders check sim chaos test-torch bench experiments exactness image clean
+.PHONY: help build demo test test-outsiders test-v2-client check sim chaos test-torch bench experiments exactness image clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,10 @@ test-outsiders: ## stock clients follow a hub: nats-py, the nats tool, curl, a w
 ONLY ?=
 experiments: ## what the product claims about learning, measured: all, or ONLY=E13,E13n
 	$(GO) run ./test/experiments -write test/experiments/RESULTS.md $(if $(ONLY),-only $(ONLY))
+
+test-v2-client: ## NVIDIA's client for the Open Inference Protocol asks a deployed model: JSON, bytes, a wrong key, TLS
+	@test -x .cache/v2/py/bin/python || { python3 -m venv .cache/v2/py && .cache/v2/py/bin/pip --quiet install 'tritonclient[http]==2.73.0'; }
+	$(GO) test -count=1 -v -run TestTritonClient ./test/serving -args -python=$(CURDIR)/.cache/v2/py/bin/python
 
 exactness: ## golden merge and vote vectors under GOAMD64=v1 and v3
 	GOAMD64=v1 $(GO) test -count=1 ./domain/merge/ ./domain/vote/
