@@ -102,6 +102,12 @@ func (w *script) input(t *testing.T, d *datadriven.TestData) Input {
 		return TaskError{Slot: slot, Epoch: epoch, Error: text(d, "error", "boom")}
 	case "transfer-error":
 		return TransferError{Slot: slot, Epoch: epoch, Error: "link", Local: d.HasArg("local")}
+	case "kept":
+		return MemberKept{Slot: slot, Epoch: epoch, Blob: domain.Digest(text(d, "blob", ""))}
+	case "finished":
+		return MemberFinished{Slot: slot, Epoch: epoch, Weights: domain.Digest(text(d, "weights", "w1")), Layout: "l", Params: 100}
+	case "predicted":
+		return MemberPredicted{Slot: slot, Epoch: epoch, Outputs: run.MemberOutputs{Blob: domain.Digest(text(d, "blob", "o1")), Rows: 10, Classes: 2, Accuracy: 0.9, Loss: 0.3}}
 	case "resent":
 		return Resent{Blob: domain.Digest(text(d, "blob", "")), Missing: d.HasArg("missing")}
 	case "resend-failed":
@@ -168,6 +174,13 @@ func desire(t *testing.T, d *datadriven.TestData, s string) wire.SlotDesire {
 		switch key {
 		case "train", "init", "evaluate":
 			out.Unit = run.Unit(key)
+		case "member":
+			out.Unit, out.Base, out.Member = run.UnitMember, "", integer(t, value)
+			out.Job = memberJob()
+		case "saved":
+			out.Saved = integer(t, value)
+		case "recorded":
+			out.Trained = true
 		case "run":
 			out.Run = domain.RunID(value)
 		case "epoch":
@@ -196,6 +209,13 @@ func desire(t *testing.T, d *datadriven.TestData, s string) wire.SlotDesire {
 		}
 	}
 	return out
+}
+
+// memberJob is a member of two epochs of two chunks, kept every minute.
+func memberJob() *wire.Job {
+	own := true
+	return &wire.Job{Spec: run.Spec{Mode: run.ModeEnsemble, Seed: 1, Batch: 128, Chunk: 128, Epochs: 2,
+		Ensemble: &run.Ensemble{Members: 3, Every: 60, Recipe: run.Recipe{Seed: &own}}}, Data: run.Dataset{Samples: 256, Block: 256}}
 }
 
 func text(d *datadriven.TestData, key, otherwise string) string {

@@ -88,6 +88,18 @@ func renderSync(r *wire.SyncRequest) string {
 		if s.Eval != nil {
 			fmt.Fprintf(&b, " accuracy=%v", s.Eval.Accuracy)
 		}
+		if m := s.Member; m != nil {
+			fmt.Fprintf(&b, " chunks=%d", m.Chunks)
+			if m.Checkpoint != nil {
+				fmt.Fprintf(&b, " checkpoint=%d:%s", m.Checkpoint.Chunks, m.Checkpoint.Blob)
+			}
+			if m.Trained != nil {
+				fmt.Fprintf(&b, " weights=%s", m.Trained.Weights)
+			}
+			if m.Outputs != nil {
+				fmt.Fprintf(&b, " outputs=%s", m.Outputs.Blob)
+			}
+		}
 		if s.Error != "" {
 			fmt.Fprintf(&b, " error=%q", s.Error)
 		}
