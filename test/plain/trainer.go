@@ -88,7 +88,7 @@ func (p *program) hello() {
 			panic(err)
 		}
 	}
-	p.say(`{"type":"hello","version":%d,"name":"plain trainer","weights":%q,"samples":%d,"evaluates":true,"predicts":true,"halves":true}`, version, weights, n)
+	p.say(`{"type":"hello","version":%d,"name":"plain trainer","weights":%q,"samples":%d,"evaluates":true,"predicts":true,"halves":true,"checkpoints":%t}`, version, weights, n, p.mode == "member")
 }
 
 // serve answers one request.
@@ -99,6 +99,13 @@ func (p *program) serve(r ask) {
 	case "save":
 		p.write(r.File, "w", p.model.shape(), p.model.w)
 		p.damage(filepath.Join(p.dir, r.File))
+	case "keep": // weights and momentum
+		all := append(append([]float32(nil), p.model.w...), p.model.m...)
+		p.write(r.File, "state", fmt.Sprintf("[%d]", len(all)), all)
+	case "resume":
+		all := p.read(r.File)
+		copy(p.model.w, all)
+		copy(p.model.m, all[len(p.model.w):])
 	case "rejoin":
 		clear(p.model.m)
 		p.model.ramp, p.model.full = r.Ramp, r.Ramp

@@ -30,18 +30,77 @@ const lifeEvery = time.Second
 // its environment and leaves a file in its output folder.
 func (t *Trainer) alone() bool { return t.job.Member > 0 && t.job.Spec.Output != "" }
 
-// Keeps implements trainer.Checkpointer: the optimizer's state is the program's, so a member that is requeued begins
-// anew. What a program keeps in its check-point folder goes with the trainer.
-func (t *Trainer) Keeps() bool { return false }
+// Keeps implements trainer.Checkpointer. One that trains alone keeps its state to itself: requeued, it begins anew, and what it
+// left in its check-point folder goes with the trainer.
+func (t *Trainer) Keeps() bool { return t.hello.Checkpoints }
 
 // SaveState implements trainer.Checkpointer.
-func (t *Trainer) SaveState(context.Context, io.Writer) error {
-	return domain.Invalid("keep member", "a program of your own keeps its state to itself", "")
+func (t *Trainer) SaveState(ctx context.Context, w io.Writer) error {
+	if err := t.call(ctx, request{Type: "keep", File: stateFile}); err != nil {
+		return err
+	}
+	f, failure := t.openFile(stateFile)
+	if failure != nil {
+		return t.failed(failure)
+	}
+	defer func() { _ = f.Close() }()
+	if err := checkWhole(ctx, f); err != nil {
+		return t.failed(fail(KindOutput, "the checkpoint that the script made cannot be used: "+err.Error(), ""))
+	}
+	_, err := f.Seek(0, io.SeekStart)
+	if err == nil {
+		_, err = io.Copy(w, f)
+	}
+	return err
 }
 
-// LoadState implements trainer.Checkpointer.
-func (t *Trainer) LoadState(context.Context, io.Reader) error {
-	return domain.Invalid("resume member", "a program of your own keeps its state to itself", "")
+// LoadState implements trainer.Checkpointer. The stream is checked before the program sees it.
+func (t *Trainer) LoadState(ctx context.Context, r io.Reader) error {
+	const op = "load checkpoint"
+	if err := t.usable(ctx); err != nil {
+		return err
+	}
+	if !t.Keeps() {
+		return domain.Invalid(op, "the script on this machine keeps no checkpoints", "install the same release everywhere")
+	}
+	f, err := t.root.OpenFile(stateFile, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return domain.Unavailable(op, "the work folder cannot be written", "check the disk of the agent's directory", err)
+	}
+	_, err = io.Copy(f, io.LimitReader(r, domain.MaxBlobBytes))
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		err = checkWhole(ctx, f)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return t.call(ctx, request{Type: "resume", File: stateFile})
+}
+
+// checkWhole reads a tensor file to its end; float32 tensors must be finite.
+func checkWhole(ctx context.Context, f io.Reader) error {
+	r, err := safetensors.NewReader(f)
+	if err != nil {
+		return err
+	}
+	tile := make([]byte, bytesPerTile)
+	for {
+		tensor, body, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err == nil && tensor.DType == safetensors.F32:
+			err = copyTensor(ctx, io.Discard, tensor, body, tile)
+		case err == nil:
+			_, err = io.Copy(io.Discard, body)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // trainAlone starts the program and waits for its end. That it prints or computes is its sign of life.

@@ -17,21 +17,23 @@ const Version = 1
 
 // message is everything a trainer may say; which fields count depends on the type.
 type message struct {
-	Type      string   `json:"type"`
-	ID        int64    `json:"id"`
-	Version   int      `json:"version"`
-	Name      string   `json:"name"`
-	Weights   string   `json:"weights"`
-	Samples   int64    `json:"samples"`
-	Evaluates bool     `json:"evaluates"`
-	Predicts  bool     `json:"predicts"`
-	Halves    bool     `json:"halves"`
-	Outputs   bool     `json:"outputs"`
-	Steps     int64    `json:"steps"`
-	Loss      *float64 `json:"loss"`
-	Accuracy  float64  `json:"accuracy"`
-	Kind      string   `json:"kind"`
-	Text      string   `json:"text"`
+	Type      string `json:"type"`
+	ID        int64  `json:"id"`
+	Version   int    `json:"version"`
+	Name      string `json:"name"`
+	Weights   string `json:"weights"`
+	Samples   int64  `json:"samples"`
+	Evaluates bool   `json:"evaluates"`
+	Predicts  bool   `json:"predicts"`
+	Halves    bool   `json:"halves"`
+	Outputs   bool   `json:"outputs"`
+
+	Checkpoints bool     `json:"checkpoints"`
+	Steps       int64    `json:"steps"`
+	Loss        *float64 `json:"loss"`
+	Accuracy    float64  `json:"accuracy"`
+	Kind        string   `json:"kind"`
+	Text        string   `json:"text"`
 }
 
 // request is everything the agent asks.
@@ -56,7 +58,7 @@ type segment struct {
 }
 
 // fields are the keys a trainer may use, exactly as written: encoding/json alone would take any case and the last of two.
-const fields = " type id version name weights samples evaluates predicts halves outputs steps loss accuracy kind text "
+const fields = " type id version name weights samples evaluates predicts halves outputs checkpoints steps loss accuracy kind text "
 
 // parseMessage reads one line strictly: one flat JSON object, known keys, each once, nothing behind it.
 func parseMessage(line []byte) (message, error) {

@@ -19,6 +19,7 @@ const (
 	saveFile    = "save.safetensors"
 	inputFile   = "input.safetensors"
 	outputFile  = "output.safetensors"
+	stateFile   = "state.safetensors"
 	modelFile   = "model.safetensors" // for a predict command
 	rowsFile    = "rows.safetensors"  // samples trained in the place of others
 	rowsName    = "rows"

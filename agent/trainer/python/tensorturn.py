@@ -365,6 +365,10 @@ class Job:
             x = load_file(os.path.join(folder, request["input"]))["input"]
             y = self._undisturbed(lambda: self._predict(self.model, x))
             save_file({"output": y.to(torch.float32)}, os.path.join(folder, request["output"]))
+        elif kind == "keep":
+            save_file(self._state(), os.path.join(folder, request["file"]))
+        elif kind == "resume":
+            self._resume(load_file(os.path.join(folder, request["file"])))
         elif kind == "outputs":
             save_file(self._undisturbed(self._answers), os.path.join(folder, request["output"]))
         else:
@@ -380,6 +384,42 @@ class Job:
         with torch.no_grad():
             for name, t in travels.items():
                 t.copy_(tensors[name])  # rounds to the tensor's own type
+
+    def _state(self):
+        """Everything the rest of the training depends on, as tensors: model, optimizer, random state."""
+        out = {"model." + _plain(name): t for name, t in self.model.state_dict().items() if isinstance(t, torch.Tensor)}
+        for i, p in enumerate(self._params()):
+            for key, v in self.optimizer.state.get(p, {}).items():
+                if v is None:
+                    continue
+                if not isinstance(v, (torch.Tensor, int, float)):
+                    self._fail("script", "the optimizer keeps a %s, which a checkpoint cannot hold" % type(v).__name__)
+                out["optimizer.%d.%s" % (i, key)] = v if isinstance(v, torch.Tensor) else torch.tensor(float(v), dtype=torch.float64)
+        out["random.torch"] = torch.get_rng_state()
+        if torch.cuda.is_available():
+            out.update(("random.cuda.%03d" % i, state) for i, state in enumerate(torch.cuda.get_rng_state_all()))
+        return out
+
+    def _params(self):
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def _resume(self, tensors):
+        own = {_plain(name): t for name, t in self.model.state_dict().items() if isinstance(t, torch.Tensor)}
+        params = self._params()
+        self.optimizer.state.clear()
+        with torch.no_grad():
+            for name, t in tensors.items():
+                kind, _, rest = name.partition(".")
+                if kind == "model":
+                    own[rest].copy_(t)
+                elif kind == "optimizer":
+                    i, _, key = rest.partition(".")
+                    p = params[int(i)]
+                    self.optimizer.state[p][key] = t.to(p.device) if t.shape == p.shape else t.clone()  # counters stay on the host
+        torch.set_rng_state(tensors["random.torch"])
+        states = [tensors[n] for n in sorted(tensors) if n.startswith("random.cuda.")]
+        if torch.cuda.is_available() and len(states) == torch.cuda.device_count():
+            torch.cuda.set_rng_state_all(states)
 
     def _measure(self, id):
         got = self._undisturbed(lambda: self._evaluate(self.model))
@@ -429,7 +469,8 @@ class Job:
         self._fixed = {"tensorturn.frozen." + _digest(fixed): torch.empty(0)} if fixed else {}
         save_file(self._tensors(), os.path.join(os.environ["TENSORTURN_WORK_DIR"], "initial.safetensors"))
         self._say(type="hello", version=VERSION, name="tensorturn.py, torch " + torch.__version__, weights="initial.safetensors", samples=self.samples,
-                  evaluates=self._evaluate is not None, predicts=self._predict is not None, halves=bool(halve), outputs=self._predict is not None and self._heldout is not None)
+                  evaluates=self._evaluate is not None, predicts=self._predict is not None, halves=bool(halve), outputs=self._predict is not None and self._heldout is not None,
+                  checkpoints=True)
 
     def _say(self, **message):
         self._out.sendall((json.dumps(message, allow_nan=False) + "\n").encode())
