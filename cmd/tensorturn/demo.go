@@ -69,7 +69,7 @@ func demoCommand(a *app) *cobra.Command {
 			"quarter of the speed, one is killed with SIGKILL in the middle and started again. Ends with the model measured on\n" +
 			"held-out rows, the ledger, and every merge recomputed from the log.\n" +
 			"With --mode ensemble five members are trained on 300 rows and vote; the machine that is killed stays away, and another\n" +
-			"one goes on with its member.",
+			"one goes on with its member. The vote is then deployed and asked over HTTPS with a key.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), demoLimit)
 			defer cancel()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"tensorturn/domain"
@@ -47,6 +48,9 @@ type demoEnsembleResult struct {
 	Replay        string         `json:"replay"`
 	Records       uint64         `json:"records"`
 	Seconds       float64        `json:"seconds"`
+	Prediction    bool           `json:"prediction_ok"`    // by the deployed ensemble, over HTTPS with a key
+	WrongKey      int            `json:"wrong_key_status"` // of the same request with another key
+	Served        demoServed     `json:"served"`
 	Run           domain.RunID   `json:"run"`
 	MemberDetails []*runs.Member `json:"member_details"`
 }
@@ -80,7 +84,13 @@ func (a *app) demoEnsemble(ctx context.Context, dir string) (demoEnsembleResult,
 	if err != nil {
 		return demoEnsembleResult{}, err
 	}
-	return ensembleSummary(r, report, time.Since(began)), nil
+	served, err := a.demoServe(ctx, cl, r.ID, len(r.Vote.Members))
+	if err != nil {
+		return demoEnsembleResult{}, p.explain(err)
+	}
+	d := ensembleSummary(r, report, time.Since(began))
+	d.Prediction, d.WrongKey, d.Served = served.OK, served.WrongKey, served
+	return d, nil
 }
 
 func ensembleSummary(r runs.Run, v replay.Report, took time.Duration) demoEnsembleResult {
@@ -106,6 +116,7 @@ func (a *app) showDemoEnsemble(d demoEnsembleResult) {
 	a.print("log loss   %.4f, a member alone %.4f on average", d.NLL, d.MeanNLL)
 	a.print("members    %d of %d voted, %d resumed on another machine; two of them differ on %.1f %% of rows", d.Voted, d.Members, d.Resumed, 100*d.Disagreement)
 	a.print("ledger     %d of %d samples counted, each once, although a machine was killed", d.Counted, d.Expected)
+	a.print("served     %s named %s as %s; a wrong key got %d", d.Served.URL, strings.Join(d.Served.Truth, " "), strings.Join(d.Served.Labels, " "), d.WrongKey)
 	a.print("replay     %s: the vote recomputed from stored outputs, %d records of the log", d.Replay, d.Records)
 	a.print("")
 	a.memberTable(runs.Run{Members: d.MemberDetails})
