@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	idleObservers = 16
+	idleObservers = 8
 	stalledStream = 8
-	idleRounds    = 5
+	idleRounds    = 3
 	idleLoad      = 120 // requests of one round, each one event
 	idleCallers   = 8
 )

@@ -25,13 +25,21 @@ var scraped = []string{
 	`tensorturn_auth_failures_total{reason="`, "tensorturn_infer_duration_seconds_count ", "tensorturn_vote_disagreement_ratio ", "tensorturn_view_lag_events{",
 }
 
-// TestPrometheusScrapes reads /metrics as Prometheus does, with the operator's key, and not without it.
+// TestPrometheusScrapes reads /metrics as Prometheus does, with the operator's key, and not without it. Then each event of a
+// fused run and of an ensemble is held against its schema.
 func TestPrometheusScrapes(t *testing.T) {
 	p := kit.NewPool(t, binary, lease)
 	p.StartHub()
 	p.StartAgent("a")
 	p.AwaitEnd(p.Submit(spec(t, 1)))
 	checkMetrics(t, p)
+	p.AwaitEnd(p.Submit(strings.Replace(spec(t, 1), "round: {chunks: 24}", "mode: ensemble\nensemble: {members: 3}", 1)))
+	types := validate(t, p)
+	for _, want := range []string{"round.merged", "contribution.accepted", "member.trained", "member.predicted", "ensemble.voted", "run.completed"} {
+		if types["tensorturn."+want+".v1"] == 0 {
+			t.Errorf("no event of type %s was checked", want)
+		}
+	}
 }
 
 // checkMetrics holds the scrape of a hub that has trained and refused somebody against what Prometheus' own tools say.
