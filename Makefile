@@ -24,11 +24,15 @@ check: ## formatting and vet
 
 # The race detector is for packages with goroutines: the domain, the views and the simulator have none, and the tests of
 # real processes build the program as it ships.
+# Everything but the race detector is compiled as the program ships, without cgo and with short paths: vet, the tests, and the
+# program that they and `make build` make then share one set of compiled packages instead of three.
+export CGO_ENABLED := 0
+export GOFLAGS := $(GOFLAGS) -trimpath
 RACY := ./agent/... ./broker/... ./cmd/... ./projections
 
 test: check ## every test, with the race detector where goroutines are
 	$(GO) test -vet=off -timeout 8m ./domain/... ./projections/... ./test/...
-	$(GO) test -vet=off -timeout 8m -race $(RACY)
+	CGO_ENABLED=1 $(GO) test -vet=off -timeout 8m -race $(RACY)
 
 sim: ## simulate SEEDS=100 worlds, or one with its trace: make sim SEED=7
 	$(GO) test ./test/sim -count=1 -v -run 'TestSeeds|TestSeed$$' -args -seeds=$(SEEDS) $(if $(SEED),-seed=$(SEED) -trace)
@@ -39,10 +43,11 @@ chaos: ## kill the hub KILLS=20 times at random moments of one run: make chaos S
 bench: build ## speeds, ratios and memory, with the machine named
 	$(GO) run ./test/bench
 
-test-outsiders: ## stock clients follow a hub: nats-py, the nats tool, curl, a webhook receiver
+PROMTOOL ?= $(shell command -v promtool)
+test-outsiders: ## stock clients follow a hub: nats-py, the nats tool, curl, a webhook receiver; promtool where it is installed
 	@test -x .cache/outsiders/py/bin/python || { python3 -m venv .cache/outsiders/py && .cache/outsiders/py/bin/pip --quiet install 'nats-py[aiohttp,nkeys]==2.16.0'; }
 	@test -x .cache/outsiders/bin/nats || GOBIN=$(CURDIR)/.cache/outsiders/bin $(GO) install github.com/nats-io/natscli/nats@v0.5.0
-	$(GO) test -count=1 -v ./test/outsiders -args -python=$(CURDIR)/.cache/outsiders/py/bin/python -nats=$(CURDIR)/.cache/outsiders/bin/nats
+	$(GO) test -count=1 -v ./test/outsiders -args -python=$(CURDIR)/.cache/outsiders/py/bin/python -nats=$(CURDIR)/.cache/outsiders/bin/nats -promtool=$(PROMTOOL)
 
 ONLY ?=
 experiments: ## what the product claims about learning, measured: all, or ONLY=E13,E13n

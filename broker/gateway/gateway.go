@@ -147,7 +147,8 @@ type Gateway struct {
 	enrolments *rate.Limiter
 	sockets    *admission
 	parts      *partsInFlight
-	streams    *admission // of events
+	replays    chan struct{} // one at a time
+	streams    *admission    // of events
 	binary     fileSum
 	storeSaid  rate.Sometimes // a store that takes nothing is said aloud now and then, not for each part
 }
@@ -159,7 +160,7 @@ const storeSaidEvery = 30 * time.Second
 func New(cfg Config) *Gateway {
 	g := &Gateway{
 		cfg: cfg, door: cfg.Door, enrolments: rate.NewLimiter(enrolPerSecond, enrolBurst),
-		sockets: newAdmission(maxWebsockets, maxWebsocketsByIP), parts: newPartsInFlight(), streams: newAdmission(maxStreams, maxStreamsByIP),
+		sockets: newAdmission(maxWebsockets, maxWebsocketsByIP), parts: newPartsInFlight(), replays: make(chan struct{}, 1), streams: newAdmission(maxStreams, maxStreamsByIP),
 		storeSaid: rate.Sometimes{First: 1, Interval: storeSaidEvery},
 	}
 	if g.door == nil {
@@ -276,6 +277,7 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	g.registerObservers(api)
 	g.registerWebhooks(api)
 	g.registerUsage(api)
+	g.registerReplay(api)
 	describeProblems(api.OpenAPI())
 	describeKeys(api.OpenAPI())
 	allowDefaults(api.OpenAPI().Components.Schemas)
