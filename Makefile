@@ -65,6 +65,8 @@ PYTHON ?=
 test-torch: ## owners' PyTorch scripts: PYTHON=/path/to/python with torch, or Debian's, installed as root; FULL=1 takes three seeds
 	@test -n "$(PYTHON)" || { /usr/bin/python3 -c 'import torch' 2>/dev/null && test -d /usr/share/datasets/fashion-mnist; } || \
 		apt-get install -y --no-install-recommends python3-torch libopenblas0-pthread dataset-fashion-mnist
+	@test -d .cache/safetensors || python3 -m pip install -q --no-deps --target .cache/safetensors safetensors==0.5.3 || rm -rf .cache/safetensors
+	TENSORTURN_TEST_SAFETENSORS=$$(test -d .cache/safetensors && echo $(CURDIR)/.cache/safetensors) \
 	TENSORTURN_TEST_PYTHON=$(or $(PYTHON),/usr/bin/python3) $(GO) test -count=1 -v -timeout 60m ./test/torch $(if $(FULL),-args -full)
 
 image: build ## container image FROM scratch with the built binary

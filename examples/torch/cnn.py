@@ -1,4 +1,5 @@
 """A small convolutional network on Fashion-MNIST. The four lines that make it work for a pool are marked."""
+import os
 import sys
 
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 import fashion
 import tensorturn  # 1
 
-samples, heldout, seed = [int(a) for a in (sys.argv[1:] + ["60000", "10000", "1"][len(sys.argv) - 1:])]
+samples, heldout, seed = [int(a) for a in (sys.argv[1:] + ["60000", "10000", os.environ.get("TENSORTURN_SEED", "1")][len(sys.argv) - 1:])]
 torch.manual_seed(seed)
 train, test = fashion.load(samples, heldout)
 model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
@@ -28,7 +29,8 @@ def evaluate(model):
     return right / len(test), loss / len(test)
 
 
-job = tensorturn.join(model, optimizer, train, evaluate=evaluate, predict=lambda model, x: model(x.reshape(-1, 1, 28, 28)).softmax(1))  # 2
+job = tensorturn.join(model, optimizer, train, evaluate=evaluate, heldout=test,
+                      predict=lambda model, x: model(x.reshape(-1, 1, 28, 28)).softmax(1))  # 2
 model.train()
 for x, y in job.batches(batch_size=64):  # 3
     optimizer.zero_grad()

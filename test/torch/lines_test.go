@@ -2,8 +2,11 @@ package torch
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"tensorturn/domain/run"
 )
 
 // The promise: a plain loop changes at most four lines. Counted are lines that are new or differ, by the longest common
@@ -27,6 +30,42 @@ func TestLinesChanged(t *testing.T) {
 		})
 	}
 }
+
+// A member of an ensemble changes one line where its script saves something else than safetensors, and none where it does
+// not: output in the spec names the file.
+func TestLinesOfAMember(t *testing.T) {
+	before, after := readLines(t, "ensemble.before.py"), readLines(t, "ensemble.after.py")
+	if n := len(after) - common(before, after); n != 1 || len(before) != len(after) {
+		t.Errorf("%d lines are new or differ, of %d and %d", n, len(before), len(after))
+	}
+	python(t)
+	for name, save := range map[string]string{"one line": after[len(after)-1], "none": saveByHand} {
+		job := scriptJob(t, strings.Join(append(slices.Clone(before[:len(before)-1]), save), "\n"), nil)
+		job.Member, job.Spec.Output, job.Spec.Mode = 1, "model.safetensors", run.ModeEnsemble
+		tr, err := opener(t).Open(t.Context(), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := tr.Train(t.Context(), 0, nil); err != nil || !r.All || len(tr.Layout()) != 4 {
+			t.Errorf("%s: %+v, %v, %v", name, r, err, tr.Layout())
+		}
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// saveByHand is what a script has that writes safetensors already, without the package, which the interpreter may lack.
+const saveByHand = `
+import json, struct
+at, head, data = 0, {}, b""
+for k, v in model.state_dict().items():
+    raw = b"".join(struct.pack("<f", f) for f in v.flatten().tolist())
+    head[k] = {"dtype": "F32", "shape": list(v.shape), "data_offsets": [at, at + len(raw)]}
+    at, data = at + len(raw), data + raw
+text = json.dumps(head).encode()
+open("model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+`
 
 func readLines(t *testing.T, name string) []string {
 	t.Helper()

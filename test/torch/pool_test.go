@@ -44,7 +44,11 @@ func submit(t *testing.T, p *kit.Pool, spec string, replaced ...string) domain.R
 		t.Fatal(err)
 	}
 	text := strings.NewReplacer(replaced...).Replace(string(b))
-	return p.Submit(text + "\nkeep_every: 1\ncode: " + examples + "\n")
+	keep := "keep_every: 1\n"
+	if strings.Contains(text, "mode: ensemble") {
+		keep = "" // members are not merged
+	}
+	return p.Submit(text + "\n" + keep + "code: " + examples + "\n")
 }
 
 // checkRun demands a complete run: ledger exact, every merge recomputed bit for bit.
@@ -116,6 +120,76 @@ print("loaded")
 `, filepath.Join(dir, "model.safetensors"))
 	if out := runScript(t, text); !strings.Contains(out, "loaded") {
 		t.Error(out)
+	}
+	package_ := os.Getenv("TENSORTURN_TEST_SAFETENSORS")
+	if package_ == "" {
+		t.Log("TENSORTURN_TEST_SAFETENSORS names no folder with the package safetensors: not opened by it")
+		return
+	}
+	text = fmt.Sprintf(`
+import sys
+sys.path.insert(0, %q)
+from safetensors.torch import load_file, save_file
+import tensorturn, torch
+theirs, ours = load_file(%q), tensorturn.load_file(%q)
+assert theirs.keys() == ours.keys() and all(torch.equal(theirs[k], ours[k]) for k in ours)
+all_kinds = {"f": torch.randn(3, 2), "h": torch.ones(2, dtype=torch.float16), "b": torch.ones(5, dtype=torch.bfloat16), "i": torch.arange(4), "n": torch.tensor([True]), "e": torch.empty(0)}
+tensorturn.save_file(all_kinds, "%[4]s/ours")
+save_file(all_kinds, "%[4]s/theirs")
+for a in (load_file("%[4]s/ours"), tensorturn.load_file("%[4]s/theirs")):
+    assert a.keys() == all_kinds.keys() and all(torch.equal(a[k], all_kinds[k]) and a[k].dtype == all_kinds[k].dtype for k in a)
+print("the package agrees")
+`, package_, filepath.Join(dir, "model.safetensors"), filepath.Join(dir, "model.safetensors"), dir)
+	if out := runScript(t, text); !strings.Contains(out, "the package agrees") {
+		t.Error(out)
+	}
+}
+
+// The script of the fused run, unchanged, as an ensemble of three on two machines; its members answer the held-out rows and
+// vote, and each opens in plain torch.
+func TestFashionEnsemble(t *testing.T) {
+	p, _ := startPool(t, "a", "b")
+	id := submit(t, p, "cnn-ensemble.yaml", "[python, cnn.py]", `[python, cnn.py, "3000", "1000"]`, "samples: 60000, heldout: 10000", "samples: 3000, heldout: 1000")
+	r := awaitEnd(t, p, id, 8*time.Minute)
+	if r.Phase != run.PhaseCompleted || len(r.Members) != 3 || r.Vote == nil {
+		t.Fatalf("the run is %s: %s, %d members", r.Phase, r.Reason, len(r.Members))
+	}
+	for _, m := range r.Members {
+		t.Logf("%+v", *m)
+	}
+	t.Logf("%+v", *r.Vote)
+	dir := filepath.Join(t.TempDir(), "model")
+	p.Must("model", "export", string(r.ID), dir)
+	found, err := filepath.Glob(filepath.Join(dir, "members", "*", "model.safetensors"))
+	if err != nil || len(found) != 3 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	out := runScript(t, fmt.Sprintf(`
+import tensorturn
+members = [tensorturn.load_file(f) for f in %q.split()]
+assert all(m.keys() == members[0].keys() for m in members)
+print(len({m["0.weight"].sum().item() for m in members}), "different")
+`, strings.Join(found, " ")))
+	if !strings.Contains(out, "3 different") {
+		t.Error(out)
+	}
+}
+
+// A script without the helper is a member when it writes safetensors: it is exported, and has no vote.
+func TestScriptWithoutTheHelper(t *testing.T) {
+	p, _ := startPool(t, "a")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "train.py"), []byte(strings.Join(readLines(t, "ensemble.after.py"), "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := p.Submit("mode: ensemble\ntrainer: process\ncommand: [python, train.py]\noutput: model.safetensors\nbatch: 8\nepochs: 1\nensemble: {members: 2}\ndata: {samples: 1000}\ncode: " + dir + "\n")
+	r := awaitEnd(t, p, id, 4*time.Minute)
+	if r.Phase != run.PhaseCompleted || len(r.Members) != 2 {
+		t.Fatalf("%s: %s", r.Phase, r.Reason)
+	}
+	p.Must("model", "export", string(r.ID), filepath.Join(dir, "model"))
+	if found, _ := filepath.Glob(filepath.Join(dir, "model", "members", "*", "model.safetensors")); len(found) != 2 {
+		t.Errorf("%v", found)
 	}
 }
 

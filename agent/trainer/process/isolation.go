@@ -33,6 +33,9 @@ func (t *Trainer) policy(ctx context.Context, words []string, p place) sandbox.P
 	policy := sandbox.System()
 	policy.Data, policy.File, policy.Network, policy.Dir = o.Limits.Memory, o.Limits.Disk, t.job.Spec.Network, p.input
 	policy.Write = []string{p.work, p.output, p.ckpt, p.tmp, p.socket}
+	if t.alone() {
+		policy.Write = append(policy.Write, p.input) // it may write its weights where it was started
+	}
 	policy.Hide = append(slices.Clone(o.Hide), o.Root)
 	policy.Read = append(append(policy.Read, p.input, p.lib), o.Read...)
 	if filepath.IsAbs(words[0]) {

@@ -174,14 +174,31 @@ func (t *Trainer) loadAlone(weights io.Reader) error {
 	return t.takeOutput()
 }
 
-// openOutput opens the file in the output folder, following no link out.
-func (t *Trainer) openOutput() (*os.File, *Failure) {
-	root, err := os.OpenRoot(t.place.output)
-	if err != nil {
-		return nil, fail(KindOutput, "the output folder is gone", "")
+// openOutput opens the file in the output folder, or in the folder of the code where the program was started, following no
+// link out.
+func (t *Trainer) openOutput() (f *os.File, failure *Failure) {
+	for _, dir := range []string{t.place.output, t.place.input} {
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return nil, fail(KindOutput, "the output folder is gone", "")
+		}
+		_, missing := root.Lstat(t.job.Spec.Output)
+		f, failure = openPlain(root, t.job.Spec.Output)
+		_ = root.Close()
+		if missing == nil {
+			return f, failure
+		}
 	}
-	defer func() { _ = root.Close() }()
-	return openPlain(root, t.job.Spec.Output)
+	return f, failure
+}
+
+// clearOutput removes a file of the output's name that came with the code: it is not what this program wrote.
+func (t *Trainer) clearOutput() error {
+	err := os.Remove(filepath.Join(t.place.input, t.job.Spec.Output))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // saveOutput writes the program's file in our canonical form: names in order, whatever order the file has.

@@ -145,6 +145,27 @@ func TestForeignOutputIsCanonical(t *testing.T) {
 	}
 }
 
+// Weights in the folder where the program was started count too, but not a file that came with the code.
+func TestMemberWritesWhereItStands(t *testing.T) {
+	tr := member(t, memberJob(t, "alone", func(s *run.Spec) {
+		s.Output = "readme.txt" // packed
+		s.Command = []string{"true"}
+	}))
+	if _, err := tr.Train(t.Context(), 0, nil); err == nil || !strings.Contains(err.Error(), "readme.txt") {
+		t.Errorf("a file of the code is taken for the output: %v", err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr = member(t, memberJob(t, "alone", func(s *run.Spec) {
+		s.Command = []string{"sh", "-c", "TENSORTURN_OUTPUT_DIR=. exec " + exe + " trainer alone"}
+	}))
+	if _, err := tr.Train(t.Context(), 0, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // The rows of a member are told to its program.
 func TestMemberEnvironment(t *testing.T) {
 	job := memberJob(t, "alone", func(s *run.Spec) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -187,7 +188,7 @@ func (t *Trainer) open(ctx context.Context) error {
 	p.command = t.job.Spec.Command
 	t.place = p
 	if t.alone() {
-		return ctx.Err() // it starts when it is told to train
+		return errors.Join(ctx.Err(), t.clearOutput()) // it starts when it is told to train
 	}
 	if err := t.start(ctx, p); err != nil {
 		return err

@@ -52,7 +52,9 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 def save_file(tensors, path, metadata=None):
-    """Writes {name: tensor} as a safetensors file, names in order, through a file beside it."""
+    """Writes {name: tensor} as a safetensors file, names in order, through a file beside it. Within a run a relative path is
+    one of the output folder."""
+    path = os.path.join(os.environ.get("TENSORTURN_OUTPUT_DIR", ""), path)
     header, offset, data = {"__metadata__": {"format": "pt", **(metadata or {})}}, 0, []
     for name in sorted(tensors, key=lambda n: n.encode()):
         t = tensors[name].detach().to("cpu").contiguous()
