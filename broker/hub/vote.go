@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -181,5 +180,5 @@ func (s *Service) logVote(c Counted, took time.Duration) {
 		}
 		l, text = s.cfg.Logger.Warn().AnErr("err", err).Str("next", domain.NextOf(err)), "vote not counted, tried again"
 	}
-	l.Str("run", string(c.Job.Run)).Str("members", fmt.Sprint(len(c.Job.Ballot.Voters))).Int64("took_ms", took.Milliseconds()).Msg(text)
+	l.Str("run", string(c.Job.Run)).Int("members", len(c.Job.Ballot.Voters)).Int64("took_ms", took.Milliseconds()).Msg(text)
 }
