@@ -49,21 +49,21 @@ func measure(classes int, class func(row int) int, test []int, labels []int32, p
 	return max(nll/n, 0), brier / n, ece / n
 }
 
-// meanScore is the mean of scores, field by field.
+// meanScore is the mean of scores, field by field. It divides once, so that the mean of ones is one.
 func meanScore(all []Score) Score {
 	var m Score
-	n := float64(len(all))
 	for _, s := range all {
-		m.Accuracy += s.Accuracy / n
-		m.NLL += s.NLL / n
-		m.Brier += s.Brier / n
-		m.ECE += s.ECE / n
-		m.Temperature += s.Temperature / n
-		m.ScaledNLL += s.ScaledNLL / n
-		m.ScaledBrier += s.ScaledBrier / n
-		m.ScaledECE += s.ScaledECE / n
+		m.Accuracy += s.Accuracy
+		m.NLL += s.NLL
+		m.Brier += s.Brier
+		m.ECE += s.ECE
+		m.Temperature += s.Temperature
+		m.ScaledNLL += s.ScaledNLL
+		m.ScaledBrier += s.ScaledBrier
+		m.ScaledECE += s.ScaledECE
 	}
-	return m
+	n := float64(len(all))
+	return Score{m.Accuracy / n, m.NLL / n, m.Brier / n, m.ECE / n, m.Temperature / n, m.ScaledNLL / n, m.ScaledBrier / n, m.ScaledECE / n}
 }
 
 // pairs counts, for each pair of members, the rows on which their classes differ, and gives the mean over pairs of the fraction of rows.
