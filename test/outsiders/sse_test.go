@@ -58,10 +58,11 @@ func events(t *testing.T, stream string) (got []cloudEvent, lastID string) {
 }
 
 // TestCurlFollowsAndResumes follows with curl, restarts the hub, and resumes by Last-Event-ID: together nothing is missing
-// and nothing comes twice.
+// and nothing comes twice. Our own command line, which follows all the while, misses nothing and repeats nothing either.
 func TestCurlFollowsAndResumes(t *testing.T) {
 	p := kit.NewPool(t, binary, lease)
 	p.StartHub()
+	followed := follow(t, p)
 	p.StartAgent("a")
 	p.AwaitEnd(p.Submit(spec(t, 1)))
 	first, id := events(t, curl(t, p, 2*time.Second, "", ""))
@@ -75,10 +76,43 @@ func TestCurlFollowsAndResumes(t *testing.T) {
 		t.Errorf("%d and then %d events, %d have happened", len(first), len(second), len(want))
 	}
 	compare(t, "curl", append(first, second...), want)
+	var line []cloudEvent
+	p.Await("the command line to follow", func() bool { line = followed(); return len(line) >= len(want) })
+	if compare(t, "events --follow", line, want); len(line) != len(want) {
+		t.Errorf("events --follow printed %d events, %d have happened", len(line), len(want))
+	}
 	mine, _ := events(t, curl(t, p, kit.Patience, "follow=false&run="+string(run), ""))
 	compare(t, "curl of one run", mine, truth(t, p, "--run", string(run)))
 	machines, _ := events(t, curl(t, p, kit.Patience, "follow=false&kind=machine", ""))
 	if len(machines) == 0 || !strings.HasPrefix(machines[0].Subject, "machines/") {
 		t.Errorf("machines: %+v", machines)
+	}
+}
+
+// follow runs `tensorturn events --follow --json` and gives what it has printed so far.
+func follow(t *testing.T, p *kit.Pool) func() []cloudEvent {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "events")
+	out, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(p.Bin, "events", "--follow", "--json", "--context", p.Context())
+	c.Stdout = out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Process.Kill(); c.Wait(); out.Close() })
+	return func() (got []cloudEvent) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			if strings.HasSuffix(line, "\n") {
+				got = append(got, parseEvent(t, []byte(line)))
+			}
+		}
+		return got
 	}
 }
