@@ -176,6 +176,23 @@ func TestDealIsFair(t *testing.T) {
 	})
 }
 
+// TestDealHasNoBeat: a pattern in the file, of any period, does not end up in one part.
+func TestDealHasNoBeat(t *testing.T) {
+	for period := 2; period <= 12; period++ {
+		labels := make([]int32, 1200)
+		p := deal(labels, 1)
+		in := make([]int, period)
+		for _, row := range p.test {
+			in[row%period]++
+		}
+		for phase, n := range in {
+			if share := float64(n) * float64(period) / 1200; share < 0.3 || share > 0.7 {
+				t.Errorf("every %d rows: %.0f %% of phase %d are test rows", period, 100*share, phase)
+			}
+		}
+	}
+}
+
 // TestMissingMembersKeepTheVote: a row answered by all is Compute's; one answered by some is a vote of those.
 func TestMissingMembersKeepTheVote(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -99,9 +99,37 @@ def majority(rows):
     return out, best
 
 
+MASK, GOLDEN = 2 ** 64 - 1, 0x9e3779b97f4a7c15
+
+
+def mix(z):
+    z = ((z ^ z >> 30) * 0xbf58476d1ce4e5b9) & MASK
+    z = ((z ^ z >> 27) * 0x94d049bb133111eb) & MASK
+    return z ^ z >> 31
+
+
+def shuffled(n):
+    """Fisher-Yates from the end, SplitMix64, Lemire's bounded draws."""
+    state, order = mix((mix(n) + GOLDEN + mix(0x766f74652e646561)) & MASK), list(range(n))
+
+    def draw():
+        nonlocal state
+        state = (state + GOLDEN) & MASK
+        return mix(state)
+
+    for i in range(n - 1, 0, -1):
+        m = draw() * (i + 1)
+        while (m & MASK) < (2 ** 64 - (i + 1)) % (i + 1):
+            m = draw() * (i + 1)
+        j = m >> 64
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
 def deal(labels, classes):
     seen, weigh, check, fit, test = [0] * classes, [], [], [], []
-    for row, c in enumerate(labels):
+    for row in shuffled(len(labels)):
+        c = labels[row]
         place = (seen[c] + c) % 4
         seen[c] += 1
         if place == 1:
@@ -112,7 +140,7 @@ def deal(labels, classes):
             test.append(row)
         if place in (1, 3):
             fit.append(row)
-    return weigh, check, fit, test
+    return sorted(weigh), sorted(check), sorted(fit), sorted(test)
 
 
 def loss_at(f, rows, labels, beta):
