@@ -7,7 +7,7 @@ SEEDS ?= 100
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-outsiders test-v2-client check sim chaos test-torch bench experiments exactness image clean
+.PHONY: help build demo test test-outsiders test-v2-client check sim sim-bugs chaos test-torch bench experiments exactness exactness-arm64 image clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,14 @@ test: check ## every test, with the race detector where goroutines are
 
 sim: ## simulate SEEDS=100 worlds, or one with its trace: make sim SEED=7
 	$(GO) test ./test/sim -count=1 -v -run 'TestSeeds|TestSeed$$' -args -seeds=$(SEEDS) $(if $(SEED),-seed=$(SEED) -trace)
+
+sim-bugs: ## plant ten bugs, one after another, and print which of BUGS=2000 seeds finds each, and what it says
+	$(GO) test ./test/sim -count=1 -v -timeout 60m -run 'TestPlantedBugs' -args -bugs=$(or $(BUGS),2000)
+
+exactness-arm64: ## golden merge vectors on arm64, under Debian's qemu-user (installed as root if it is missing)
+	@command -v qemu-aarch64 >/dev/null || apt-get install -y --no-install-recommends qemu-user
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) test -c -o .cache/merge.arm64 ./domain/merge
+	cd domain/merge && qemu-aarch64 $(CURDIR)/.cache/merge.arm64 -test.run 'Golden' -test.v
 
 chaos: ## kill the hub KILLS=20 times at random moments of one run: make chaos SEED=7
 	$(GO) test ./test/e2e -count=1 -v -timeout 5m -run 'TestHubKilled' -args -kills=$(KILLS) $(if $(SEED),-seed=$(SEED))

@@ -128,7 +128,7 @@ func (b *batch) emit(kind event.Kind, id string, data event.Data) {
 
 // run decides a command of a run and applies what it yields.
 func (b *batch) run(id domain.RunID, cmd run.Command) ([]event.Data, error) {
-	ds, err := run.Decide(b.c.fold.runs[id], cmd)
+	ds, err := b.c.cfg.Decide(b.c.fold.runs[id], cmd)
 	if err != nil {
 		return nil, err
 	}

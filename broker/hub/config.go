@@ -6,6 +6,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/run"
 )
 
 // Limits of the hub. Each is written once and tested at the limit.
@@ -43,6 +44,9 @@ type Config struct {
 	// Base, if set, gives a fold to begin from instead of the log's first record, nil for none. Core asks at Open and
 	// at each rebuild, and takes it only where the log still has the record it was made at.
 	Base func(context.Context) *Base
+	// Decide decides the commands of runs, run.Decide when nil. The simulator puts rules with planted defects here, to see
+	// that they are found; nothing else sets it.
+	Decide func(*run.State, run.Command) ([]event.Data, error)
 	// Replayed, if set, is given every event of the log by Open, in order and in lists of at most
 	// domain.MaxBatchEvents: projections start from it and go on with Committed.
 	Replayed func([]event.Envelope)

@@ -90,7 +90,7 @@ func (b *batch) decide(t Target) ([]event.Data, error) {
 		if _, submit := cmd.(run.Submit); !submit && f.runs[domain.RunID(t.ID)] == nil {
 			return nil, domain.NotFound("run "+t.ID, "there is no such run", "list them: tensorturn run list")
 		}
-		return run.Decide(f.runs[domain.RunID(t.ID)], cmd)
+		return b.c.cfg.Decide(f.runs[domain.RunID(t.ID)], cmd)
 	case event.KindMachine:
 		cmd, ok := t.Command.(machine.Command)
 		if !ok {

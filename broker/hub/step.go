@@ -7,6 +7,7 @@ import (
 	"tensorturn/broker"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/run"
 )
 
 // Core decides. It has one caller at a time, no goroutine, no clock and no network of its own; the log is its only port.
@@ -38,6 +39,9 @@ type Stats struct {
 
 // New makes a hub over a log. Open comes first.
 func New(cfg Config, log broker.Log, reg *event.Registry) *Core {
+	if cfg.Decide == nil {
+		cfg.Decide = run.Decide
+	}
 	return &Core{cfg: cfg, log: log, reg: reg}
 }
 

@@ -61,6 +61,9 @@ func (h *hubBox) start() {
 	h.inbox, h.due, h.told = nil, false, 0
 	h.heard, h.merges = map[heardSync]bool{}, map[domain.RunID]bool{}
 	cfg := hub.Config{Timing: w.opt.Timing, Process: fmt.Sprintf("p%d", h.starts), Replayed: h.committed}
+	if w.plant != nil && w.plant.decide != nil {
+		cfg.Decide = w.plant.decide()
+	}
 	h.beginFrozen(&cfg)
 	core := hub.New(cfg, w.log, w.reg)
 	if err := core.Open(context.Background(), w.wall()); err != nil {
@@ -104,6 +107,9 @@ func (h *hubBox) crash(why string) {
 	}
 	h.core = nil
 	h.life++
+	if h.w.plant != nil && h.w.plant.crash != nil {
+		h.w.plant.crash(h.w)
+	}
 	h.later(h.luck.span(20*time.Millisecond, h.w.opt.Timing.Lease*3/2), h.start)
 }
 
@@ -223,7 +229,12 @@ func (h *hubBox) merge(j hub.MergeJob) {
 	w := h.w
 	h.later(h.luck.span(time.Millisecond, 4*w.opt.Timing.Sync), func() {
 		h.merges[j.Run] = true
-		done := hub.Merge(context.Background(), w.blobs, j)
+		asked := j
+		if w.plant != nil && w.plant.merge != nil {
+			asked.Inputs = w.plant.merge(j.Inputs)
+		}
+		done := hub.Merge(context.Background(), w.blobs, asked)
+		done.Job = j
 		w.say("hub", "merged %s round %d of %d: %s unreadable %d err %v", j.Run, j.Round, len(j.Inputs), done.Base.Short(), len(done.Unreadable), done.Err)
 		h.later(h.luck.span(0, 2*w.opt.Timing.Sync), func() {
 			delete(h.merges, j.Run)

@@ -38,11 +38,20 @@ func firstWeights(seed uint64) weights {
 	return w
 }
 
+// wide is the first of the weights whose size depends on the newest chunk alone, over 60 binary orders: sums of them are
+// never exact, so that the order of a merge's inputs shows in its bits.
+const wide = modelSize - 2
+
 // train is the real arithmetic of one chunk.
 func (w weights) train(seed uint64, c domain.ChunkID) weights {
 	r := permute.NewSource(seed, drawChunk, uint64(c))
 	for i := range w {
-		w[i] = float32(w[i]*0.999) + float32(0.1*(r.Float64()-0.5))
+		draw := 0.1 * (r.Float64() - 0.5)
+		if i >= wide {
+			w[i] = float32(math.Ldexp(draw, -(13*int(c)+7*i)%60))
+			continue
+		}
+		w[i] = float32(w[i]*0.999) + float32(draw)
 	}
 	return w
 }

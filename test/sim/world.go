@@ -30,6 +30,7 @@ type world struct {
 	tr    *trace
 	marks marks
 	bias  bias
+	plant *planted // a defect in the product's place, nil for none
 
 	reg      *event.Registry
 	log      *memory.Log
@@ -97,8 +98,12 @@ type outcome struct {
 }
 
 // play runs a world to its end: faults for a while, then none, and every run must end.
-func play(opt options, what wrong, out io.Writer) (o outcome) {
+func play(opt options, what wrong, out io.Writer) outcome { return playPlanted(opt, what, nil, out) }
+
+// playPlanted plays a world with a defect in it.
+func playPlanted(opt options, what wrong, plant *planted, out io.Writer) (o outcome) {
 	w := newWorld(opt, what, out)
+	w.plant = plant
 	defer func() {
 		o.digest, o.marks, o.virtual, o.records, o.events = w.tr.digest(), w.marks, w.k.now, w.past.known, w.k.done
 		o.expired = len(w.past.over)
