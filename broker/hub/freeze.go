@@ -39,8 +39,10 @@ func (f *fold) part() freeze.Part {
 
 func (f *fold) restored() {
 	f.causes.seen = make(map[domain.CommandID]struct{}, len(f.causes.ring))
+	f.causes.keys = nil
 	for _, id := range f.causes.ring {
 		f.causes.seen[id] = struct{}{}
+		f.causes.remember(id)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tensorturn/domain"
+	"tensorturn/domain/freeze"
 )
 
 // A key stands for the request it came with, and for no other one, as long as its command is remembered.
@@ -28,5 +29,22 @@ func TestKeysOfCommands(t *testing.T) {
 	c.add(other)
 	if !c.taken(id) {
 		t.Error("a forgotten key cannot be used again")
+	}
+}
+
+// A hub that starts from a snapshot knows the keys of the requests before it.
+func TestKeysOutliveASnapshot(t *testing.T) {
+	f := newFold()
+	f.causes.add(KeyedCommand([]byte("k"), []byte("a")))
+	frozen, err := freeze.Freeze(f.part())
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := Thaw(Position{}, frozen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := &base.fold.causes; !c.has(KeyedCommand([]byte("k"), []byte("a"))) || !c.taken(KeyedCommand([]byte("k"), []byte("b"))) {
+		t.Error("the key is free again for another request")
 	}
 }
