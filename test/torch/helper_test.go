@@ -296,3 +296,32 @@ func TestSchedulerRunsOnTheSampleClock(t *testing.T) {
 		}
 	}
 }
+
+// Started to serve, join loads weights, answers predictions and does not return: what stands behind it in the script never
+// runs, and it ends when it is closed.
+func TestJoinServes(t *testing.T) {
+	job := scriptJob(t, script("more", `print("join returned")`), nil)
+	job.Serve = true
+	o := opener(t)
+	tr, err := o.Open(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		y, err := tr.Predict(t.Context(), make([]float32, 12))
+		if err != nil || len(y) != 6 {
+			t.Fatalf("%v, %v", y, err)
+		}
+	}
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, l := range o.Logs() {
+		if b, _, err := o.ReadLog(l, 0, process.MaxLog); err != nil || strings.Contains(string(b), "join returned") {
+			t.Errorf("%s, %v", b, err)
+		}
+	}
+}
