@@ -33,6 +33,7 @@ import (
 	"tensorturn/domain/event"
 	"tensorturn/domain/pool"
 	"tensorturn/projections"
+	"tensorturn/projections/archive"
 	"tensorturn/projections/fleet"
 	"tensorturn/projections/keys"
 	"tensorturn/projections/models"
@@ -123,14 +124,15 @@ type Config struct {
 	Counts    Counts
 	Inference func(pool.Where) inference.Backend // who answers for models there, nil for nobody
 	Health    Health
-	Door      *Door        // the port, if it was opened before; may be nil
-	Websocket string       // loopback address of the embedded server's WebSocket listener
-	PublicURL string       // what machines dial
-	CA        []byte       // PEM
-	Pin       identity.Pin // of the CA, for join tokens
-	Secret    []byte       // the hub's own: what repeated requests are told again follows from it
-	HeadKey   []byte       // Ed25519 public key of signed heads
-	Binary    string       // path of this program, offered for installation
+	Door      *Door          // the port, if it was opened before; may be nil
+	Websocket string         // loopback address of the embedded server's WebSocket listener
+	PublicURL string         // what machines dial
+	CA        []byte         // PEM
+	Pin       identity.Pin   // of the CA, for join tokens
+	Secret    []byte         // the hub's own: what repeated requests are told again follows from it
+	Export    archive.Signer // signs runs that leave this hub
+	HeadKey   []byte         // Ed25519 public key of signed heads
+	Binary    string         // path of this program, offered for installation
 	Version   string
 	Now       func() time.Time
 	NewID     func(prefix string) string // fresh ids
@@ -232,6 +234,7 @@ func (g *Gateway) table() http.Handler {
 		r.Use(g.keyed, g.idempotent)
 		g.api(r)
 		r.Get("/api/v1/log", g.readLog)
+		r.Get("/api/v1/runs/{run}/export", g.exportRun)
 		r.Get("/metrics", func(w http.ResponseWriter, r *http.Request) { g.cfg.Metrics.ServeHTTP(w, r) })
 		r.Get("/api/v1/events", g.streamEvents)
 		r.Get("/api/v1/events/schemas", g.eventSchemas)
@@ -250,6 +253,7 @@ const apiText = "Every request carries `Authorization: Bearer <key>`: the operat
 	"machines, models and events and nothing else, or one run alone. A POST may carry `Idempotency-Key`, so that it can be " +
 	"repeated when its answer got lost. Lists come in pages: `after`, `limit`, and a `Link` header with the next one. Besides the paths below: " +
 	"`GET /api/v1/log?from=N` streams the records of the event log as lines of JSON; " +
+	"`GET /api/v1/runs/<run>/export?events_only=` streams a run as one signed file (projections/archive); " +
 	"`GET /api/v1/events?run=&kind=&after=&since=&follow=` streams events as server-sent events with CloudEvents in them, described at " +
 	"`/api/v1/events/schemas` and `/api/v1/events/asyncapi.json`; `GET /metrics` is for Prometheus; `HEAD`, `PUT` and `GET /blobs/<sha256>` carry parts and manifests " +
 	"of at most 8 MiB, and `POST /blobs/missing` says which of `digests` are not stored. Every refusal is application/problem+json."

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -18,6 +19,7 @@ type Verified struct {
 	OK       bool          `json:"ok"`
 	Records  uint64        `json:"records" doc:"records whose chain holds"`
 	Head     domain.Digest `json:"head" doc:"digest of the last good record"`
+	Key      string        `json:"key,omitempty" doc:"public key of this hub, in hex: heads and exports are verified by it"`
 	FirstBad uint64        `json:"first_bad,omitempty" doc:"sequence of the first bad record"`
 	Reason   string        `json:"reason,omitempty"`
 	ReadOnly string        `json:"read_only,omitempty" doc:"why the hub takes no commands"`
@@ -38,6 +40,7 @@ func (g *Gateway) registerLog(api huma.API) {
 	huma.Register(api, op("verify-log", http.MethodPost, "/api/v1/log/verify", "Verify the hash chain of the whole log"),
 		func(ctx context.Context, _ *struct{}) (*struct{ Body Verified }, error) {
 			v := g.verify(ctx)
+			v.Key = hex.EncodeToString(g.cfg.HeadKey)
 			if ro := g.cfg.Hub.ReadOnly(); ro != nil {
 				v.ReadOnly = ro.Error()
 			}

@@ -45,6 +45,15 @@ func OpenHead(key ed25519.PublicKey, head []byte) (seq uint64, digest domain.Dig
 	return binary.BigEndian.Uint64(head), domain.Digest(hex.EncodeToString(head[headDigest:headBody])), nil
 }
 
+// Exports signs what leaves this hub with its key. It is safe for concurrent use.
+type Exports struct{ Heads }
+
+// Exports signs with this hub's own key.
+func (k *Keys) Exports() Exports { return Exports{k.Heads()} }
+
+// Export signs a statement; its context is part of what it is given (projections/archive).
+func (e Exports) Export(body []byte) []byte { return ed25519.Sign(e.key, body) }
+
 // snapshotContext begins what is signed of a snapshot.
 const snapshotContext = "tensorturn snapshot 1\n"
 
@@ -65,3 +74,12 @@ func (s Snapshots) Signed(body, signature []byte) bool {
 }
 
 func signedBytes(body []byte) []byte { return append([]byte(headContext), body...) }
+
+// HeadKey reads the public key of a hub's heads from its key directory and changes nothing there.
+func HeadKey(dir string) (ed25519.PublicKey, error) {
+	k := &Keys{dir: dir}
+	if err := k.readHead(); err != nil {
+		return nil, err
+	}
+	return k.head.Public().(ed25519.PublicKey), nil
+}

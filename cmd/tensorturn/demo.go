@@ -144,7 +144,7 @@ func (a *app) demo(ctx context.Context, dir string) (demoResult, error) {
 	if err := readRecords(ctx, cl, l); err != nil {
 		return demoResult{}, err
 	}
-	report, err := a.verify(ctx, cl, l)
+	report, err := a.verify(ctx, cl.getPart, l)
 	if err != nil {
 		return demoResult{}, err
 	}

@@ -80,7 +80,7 @@ func (a *app) demoEnsemble(ctx context.Context, dir string) (demoEnsembleResult,
 	if err := readRecords(ctx, cl, l); err != nil {
 		return demoEnsembleResult{}, err
 	}
-	report, err := a.verify(ctx, cl, l)
+	report, err := a.verify(ctx, cl.getPart, l)
 	if err != nil {
 		return demoEnsembleResult{}, err
 	}

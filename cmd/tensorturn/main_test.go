@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 //	rekey FILE KEY          write the hub's operator.json with another key
 //	revoke-all              revoke every API key
 //	wrongkey FILE           write the hub's operator.json with a key that is well made and not the hub's
+//	key FILE                write the public key that the last command's JSON names
 //	until PATTERN COMMAND.. run a command until it prints the text, for at most patience
 func TestScripts(t *testing.T) {
 	digits, err := filepath.Abs("demo/digits.csv.gz")
@@ -52,7 +53,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "ready": ready, "keep": keep, "forge": forge, "mistype": mistype, "until": until, "wrongkey": wrongKey, "rekey": rekey, "revoke-all": revokeAll,
+			"exits": exits, "ready": ready, "keep": keep, "forge": forge, "mistype": mistype, "until": until, "wrongkey": wrongKey, "rekey": rekey, "revoke-all": revokeAll, "key": writeKey,
 		},
 		RequireExplicitExec: true, UpdateScripts: *update,
 	})
@@ -171,4 +172,13 @@ func wrongKey(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	c.Key = key.Plain()
 	ts.Check(c.save(ts.MkAbs(args[0])))
+}
+
+func writeKey(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: key FILE")
+	}
+	var v struct{ Key string }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &v))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(v.Key+"\n"), 0o600))
 }

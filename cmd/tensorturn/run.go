@@ -23,8 +23,13 @@ func runCommand(a *app) *cobra.Command {
 }
 
 func runList(a *app) *cobra.Command {
-	return &cobra.Command{Use: "list", Short: "list runs, oldest first", Args: args(),
+	var fromArchive bool
+	var dir string
+	c := &cobra.Command{Use: "list", Short: "list runs, oldest first", Args: args(),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if fromArchive {
+				return a.listArchived(dir)
+			}
 			cl, err := a.client()
 			if err != nil {
 				return err
@@ -48,6 +53,9 @@ func runList(a *app) *cobra.Command {
 			a.table([]string{"RUN", "NAME", "PHASE", "COUNTED", "ROUNDS", "ACCURACY", "SUBMITTED"}, rows)
 			return nil
 		}}
+	c.Flags().BoolVar(&fromArchive, "archived", false, "list runs of other hubs that were imported, with no hub at all")
+	c.Flags().StringVar(&dir, "archive", archiveDir(), "with --archived: folder of the archive")
+	return c
 }
 
 func phase(r runs.Run) string {

@@ -41,15 +41,16 @@ func (a *app) showDifference(l *replay.Log, from replay.Point, diff uint64) erro
 	return nil
 }
 
-// markPoints asks the replay for the places. --diff alone makes no sense.
-func markPoints(l *replay.Log, at, diff uint64) error {
+// marksOf lists the places that will be asked for. --diff alone makes no sense.
+func marksOf(at, diff uint64) ([]uint64, error) {
 	if diff > 0 && at == 0 {
-		return domain.Invalid("replay run", "--diff has nothing to differ from", "give both: --at SEQ --diff SEQ")
+		return nil, domain.Invalid("replay run", "--diff has nothing to differ from", "give both: --at SEQ --diff SEQ")
 	}
+	var marks []uint64
 	for _, seq := range []uint64{at, diff} {
 		if seq > 0 {
-			l.Mark(seq)
+			marks = append(marks, seq)
 		}
 	}
-	return nil
+	return marks, nil
 }

@@ -9,39 +9,35 @@ import (
 	"github.com/spf13/cobra"
 
 	"tensorturn/domain"
+	"tensorturn/domain/blob"
 	"tensorturn/projections/replay"
 )
 
 func runReplay(a *app) *cobra.Command {
 	var verify bool
 	var at, diff uint64
+	var archive string
 	c := &cobra.Command{Use: "replay RUN", Short: "tell a run from the log alone; --verify recomputes every merge and vote bit for bit", Args: args("RUN"),
 		Long: "Reads the log from the hub, checks the hash chain here, and tells the run line by line. With --verify it fetches the\n" +
 			"stored deltas and weights and computes every merge again on this machine, and an ensemble's vote, weights and temperature from its\n" +
 			"members' stored outputs; one differing bit is exit code 9.",
 		RunE: func(c *cobra.Command, got []string) error {
-			cl, err := a.client()
+			marks, err := marksOf(at, diff)
 			if err != nil {
 				return err
 			}
-			id, err := cl.runID(c.Context(), got[0])
+			id, l, get, done, err := a.replayed(c.Context(), got[0], archive, marks)
 			if err != nil {
 				return err
 			}
-			l := replay.New(registry(), id)
-			if err := markPoints(l, at, diff); err != nil {
-				return err
-			}
-			if err := readRecords(c.Context(), cl, l); err != nil {
-				return err
-			}
+			defer done()
 			if at > 0 {
 				return a.showPoint(l, at, diff)
 			}
 			if !verify {
 				return a.tell(l, id)
 			}
-			r, err := a.verify(c.Context(), cl, l)
+			r, err := a.verify(c.Context(), get, l)
 			if err != nil {
 				return err
 			}
@@ -61,8 +57,34 @@ func runReplay(a *app) *cobra.Command {
 		}}
 	c.Flags().Uint64Var(&at, "at", 0, "show the run as it stood behind this sequence of the log")
 	c.Flags().Uint64Var(&diff, "diff", 0, "with --at: what changed from there to this sequence")
+	c.Flags().StringVar(&archive, "archive", "", "read the run from this archive instead of a hub (tensorturn log import)")
 	c.Flags().BoolVar(&verify, "verify", false, "recompute every merge from the stored deltas, and the vote from stored outputs")
 	return c
+}
+
+// replayed reads a run from the hub, or from an archive with no hub at all.
+func (a *app) replayed(ctx context.Context, key, archive string, marks []uint64) (domain.RunID, *replay.Log, blob.Get, func(), error) {
+	if archive != "" {
+		f, err := findArchived(archive, key, marks)
+		if err != nil {
+			f.close()
+			return "", nil, nil, nil, err
+		}
+		return f.Run, f.Log, f.Get, f.close, nil
+	}
+	cl, err := a.client()
+	if err != nil {
+		return "", nil, nil, nil, err
+	}
+	id, err := cl.runID(ctx, key)
+	if err != nil {
+		return "", nil, nil, nil, err
+	}
+	l := replay.New(registry(), id)
+	for _, m := range marks {
+		l.Mark(m)
+	}
+	return id, l, cl.getPart, func() {}, readRecords(ctx, cl, l)
 }
 
 // runID finds the run of an id, name or beginning of an id. One that the hub does not show may still be in its log.
@@ -88,14 +110,14 @@ func (a *app) tell(l *replay.Log, id domain.RunID) error {
 	return nil
 }
 
-// verify recomputes the run's merges with objects from the hub.
-func (a *app) verify(ctx context.Context, cl *client, l *replay.Log) (replay.Report, error) {
+// verify recomputes the run's merges with objects from the hub or from a file.
+func (a *app) verify(ctx context.Context, get blob.Get, l *replay.Log) (replay.Report, error) {
 	dir, err := os.MkdirTemp("", "tensorturn-replay-")
 	if err != nil {
 		return replay.Report{}, domain.Unavailable("replay", "no temporary folder can be made", "set TMPDIR to a folder with space", err)
 	}
 	defer os.RemoveAll(dir)
-	return l.Verify(ctx, cl.getPart, &scratch{dir: dir}, func(done, all int) {
+	return l.Verify(ctx, get, &scratch{dir: dir}, func(done, all int) {
 		if a.live && !a.quiet {
 			fmt.Fprintf(a.err, "\r\x1b[Krecomputed %d of %d rounds", done, all)
 			if done == all {
