@@ -87,7 +87,7 @@ func (x *exporter) records() error {
 			return err
 		}
 		if x.file == nil {
-			h := archive.Header{Run: x.run.ID, First: x.run.FirstSeq, Before: e.Prev, EventsOnly: x.eventsOnly, Program: "tensorturn " + x.g.cfg.Version, Micros: x.g.cfg.Now().UnixMicro()}
+			h := archive.Header{Run: x.run.ID, First: x.run.FirstSeq, Last: x.run.LastSeq, Before: e.Prev, EventsOnly: x.eventsOnly, Program: "tensorturn " + x.g.cfg.Version, Micros: x.g.cfg.Now().UnixMicro()}
 			if x.file, err = archive.NewWriter(x.out, x.g.cfg.Export, h); err != nil {
 				return err
 			}

@@ -43,6 +43,7 @@ const (
 type Header struct {
 	Run        domain.RunID  `msgpack:"run"`
 	First      uint64        `msgpack:"first"`  // sequence of the run's first record
+	Last       uint64        `msgpack:"last"`   // of its last record at the time
 	Before     domain.Digest `msgpack:"before"` // digest of the record before it, empty when there is none
 	EventsOnly bool          `msgpack:"events_only"`
 	Program    string        `msgpack:"program"` // that wrote it
@@ -52,8 +53,7 @@ type Header struct {
 // statement is what the hub signs: everything in the file follows from it.
 type statement struct {
 	Header  []byte        `msgpack:"header"` // SHA-256 of the header's bytes
-	Last    uint64        `msgpack:"last"`   // sequence of the run's last record at the time
-	Head    domain.Digest `msgpack:"head"`   // digest of it
+	Head    domain.Digest `msgpack:"head"`   // digest of the run's last record
 	Records uint64        `msgpack:"records"`
 	Links   []byte        `msgpack:"links"` // SHA-256 over the digests of all records from First to Last
 	Objects uint64        `msgpack:"objects"`

@@ -33,7 +33,6 @@ type Sink interface {
 // Summary is what a file says, once its signature holds.
 type Summary struct {
 	Header
-	Last    uint64
 	Head    domain.Digest
 	Records uint64 // of the run
 	Hidden  uint64 // of others, by their digests
@@ -64,7 +63,6 @@ type reader struct {
 	sum      Summary
 	next     uint64 // sequence
 	last     domain.Digest
-	shown    bool     // the newest record was one of the run
 	header   [32]byte // its SHA-256
 	object32 [32]byte // digest of the newest object
 	links    rolling
@@ -171,12 +169,15 @@ func (r *reader) take(stage, kind byte, p []byte, offset int64, key ed25519.Publ
 	case kind == kindHeader && stage == kindHeader:
 		return kindRecord, r.begin(p)
 	case kind == kindRecord && stage == kindRecord:
-		return stage, r.record(p)
+		if err := r.record(p); err != nil || r.next <= r.sum.Last {
+			return stage, err
+		}
+		return kindObject, nil
 	case kind == kindHidden && stage == kindRecord:
 		return stage, r.hidden(p)
-	case kind == kindObject && (stage == kindRecord && r.shown || stage == kindObject):
-		return kindObject, r.object(p, offset)
-	case kind == kindEnd && (stage == kindRecord && r.shown || stage == kindObject):
+	case kind == kindObject && stage == kindObject:
+		return stage, r.object(p, offset)
+	case kind == kindEnd && stage == kindObject:
 		return kindEnd, r.end(p, key)
 	}
 	return stage, errDamaged(fmt.Sprintf("a piece of kind %q has no place there", kind))
@@ -187,7 +188,7 @@ func (r *reader) begin(p []byte) error {
 		return errDamaged(err.Error())
 	}
 	h := r.sum.Header
-	if !domain.ValidID(string(h.Run)) || h.First == 0 || h.First >= 1<<62 || (h.Before == "") != (h.First == 1) {
+	if !domain.ValidID(string(h.Run)) || h.First == 0 || h.Last < h.First || h.Last >= 1<<62 || (h.Before == "") != (h.First == 1) {
 		return errDamaged("it describes no run")
 	}
 	if h.Before != "" {
@@ -213,7 +214,7 @@ func (r *reader) record(p []byte) error {
 	}
 	sum := sha256.Sum256(p[8:])
 	r.links.add(sum[:])
-	r.last, r.shown = domain.Digest(hex.EncodeToString(sum[:])), true
+	r.last = domain.Digest(hex.EncodeToString(sum[:]))
 	r.sum.Records++
 	if err := r.to.Record(r.next, p[8:]); err != nil {
 		return err
@@ -229,7 +230,9 @@ func (r *reader) hidden(p []byte) error {
 	if p = p[8:]; len(p) == 0 || len(p)%32 != 0 {
 		return errDamaged(fmt.Sprintf("%d bytes are no digests", len(p)))
 	}
-	r.shown = false
+	if r.next+uint64(len(p)/32) > r.sum.Last {
+		return errDamaged("it stands for the run's last record, which must be shown")
+	}
 	for ; len(p) > 0; p = p[32:] {
 		r.links.add(p[:32])
 		if err := r.to.Hidden(r.next, domain.Digest(hex.EncodeToString(p[:32]))); err != nil {
@@ -269,11 +272,11 @@ func (r *reader) end(p []byte, key ed25519.PublicKey) error {
 	if err := pack.Decode(e.Statement, limits(), &s); err != nil {
 		return errDamaged(err.Error())
 	}
-	r.sum.Last, r.sum.Head, r.sum.SignedHead = r.next-1, r.last, e.Head
+	r.sum.Head, r.sum.SignedHead = r.last, e.Head
 	switch {
 	case !bytes.Equal(s.Header, r.header[:]):
 		return bad("header", "it is not the one that was signed")
-	case s.Last != r.sum.Last || s.Head != r.last || s.Records != r.sum.Records || !bytes.Equal(s.Links, r.links.sum()):
+	case s.Head != r.last || s.Records != r.sum.Records || !bytes.Equal(s.Links, r.links.sum()):
 		return bad("records", "they are not those that were signed")
 	case s.Objects != r.sum.Objects || !bytes.Equal(s.Names, r.names.sum()):
 		return bad("blobs", "they are not those that were signed")

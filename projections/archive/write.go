@@ -18,8 +18,8 @@ type Signer interface {
 	Sign(seq uint64, digest domain.Digest) []byte
 }
 
-// Writer writes one file. Calls come in the order of the frames: records from Header.First on without a gap, shown or
-// hidden, the last one shown; then objects; then Close. It keeps one frame of hidden digests in memory.
+// Writer writes one file. Calls come in the order of the frames: records from Header.First to Header.Last without a gap,
+// shown or hidden, the first and the last one shown; then objects; then Close. It keeps one frame of hidden digests in memory.
 type Writer struct {
 	out     io.Writer
 	sign    Signer
@@ -96,7 +96,7 @@ func (w *Writer) Object(d domain.Digest, data []byte) error {
 	if w.objects[d] {
 		return nil
 	}
-	domain.Assert(len(w.hidden) == 0 && w.next > w.header.First, "objects come behind the run's last record")
+	w.complete()
 	if len(w.objects) == MaxObjects {
 		return domain.Invalid("export run "+string(w.header.Run), "it has more blobs than a file may hold", "export it with --events-only")
 	}
@@ -108,17 +108,22 @@ func (w *Writer) Object(d domain.Digest, data []byte) error {
 
 // Close signs. The file is whole when it returns.
 func (w *Writer) Close() error {
-	domain.Assert(len(w.hidden) == 0 && w.next > w.header.First, "the last record is one of the run")
-	w.state.Last, w.state.Head, w.state.Links, w.state.Names = w.next-1, w.last, w.links.sum(), w.names.sum()
+	w.complete()
+	w.state.Head, w.state.Links, w.state.Names = w.last, w.links.sum(), w.names.sum()
 	body, err := pack.Encode(w.state)
 	if err != nil {
 		return err
 	}
-	e, err := pack.Encode(end{Statement: body, Signature: w.sign.Export(Signed(body)), Head: w.sign.Sign(w.state.Last, w.state.Head)})
+	e, err := pack.Encode(end{Statement: body, Signature: w.sign.Export(Signed(body)), Head: w.sign.Sign(w.header.Last, w.last)})
 	if err != nil {
 		return err
 	}
 	return w.frame(kindEnd, e)
+}
+
+// complete holds that every record has come.
+func (w *Writer) complete() {
+	domain.Assert(len(w.hidden) == 0 && w.next == w.header.Last+1, "objects and the end come behind the run's last record")
 }
 
 // raw is the 32 bytes of a digest.
