@@ -28,6 +28,7 @@ type bias struct {
 	what  wrong
 	old   map[domain.SlotID][]wire.SlotReport // reports with an offer
 	seen  int
+	run   string // of the first accepted contribution
 	first domain.ChunkID
 }
 
@@ -77,15 +78,18 @@ func all(cs, list []domain.ChunkID) bool {
 func (b *bias) event(e event.Envelope) event.Envelope {
 	switch d := e.Data.(type) {
 	case *run.ChunkTrained:
-		if b.seen++; b.what == wrongForget && b.seen == 5 {
+		if b.what != wrongForget {
+			break
+		}
+		if b.seen++; b.seen == 5 {
 			e.Data = nil
 		}
 	case *run.ContributionAccepted:
-		if b.what != wrongDouble {
+		if b.what != wrongDouble || b.run != "" && b.run != e.Agg {
 			break
 		}
-		if b.seen++; b.seen == 1 {
-			b.first = d.Chunks[0]
+		if b.run == "" {
+			b.run, b.first = e.Agg, d.Chunks[0]
 			break
 		}
 		wrong := *d
