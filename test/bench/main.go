@@ -38,6 +38,7 @@ var sections = []section{
 	{"start", (*bench).starts},
 	{"blobs", (*bench).blobs},
 	{"trainer", (*bench).trainers},
+	{"serving", (*bench).serving},
 }
 
 func main() { os.Exit(command(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -51,11 +52,15 @@ func command(args []string, stdout, stderr io.Writer) int {
 	bin := f.String("binary", "bin/tensorturn", "the built product")
 	child := f.String("merge-child", "", "merge in this folder, print the peak memory, end: how the bench starts itself")
 	start := f.String("start-child", "", "start a hub's service in this folder, print what it took, end")
+	bare := f.String("bare-child", "", "answer HTTPS requests with the constant in this folder until standard input ends")
 	if err := f.Parse(args); err != nil {
 		return 2
 	}
 	if *child != "" {
 		return mergeChild(*child, stdout, stderr)
+	}
+	if *bare != "" {
+		return bareIn(*bare, os.Stdin, stderr)
 	}
 	if *start != "" {
 		return startIn(*start, stdout, stderr)

@@ -26,9 +26,11 @@ type row struct {
 	What    string  `json:"what"`
 	Value   float64 `json:"value"`
 	Unit    string  `json:"unit"`
-	Ratio   float64 `json:"ratio,omitempty"` // 0: none
-	Of      string  `json:"of,omitempty"`    // what the ratio compares with
-	Limit   float64 `json:"limit,omitempty"` // of Ratio, or of Value where there is no ratio: at most; 0: none
+	Ratio   float64 `json:"ratio,omitempty"`    // 0: none
+	Of      string  `json:"of,omitempty"`       // what the ratio compares with
+	Limit   float64 `json:"limit,omitempty"`    // of Ratio, or of Value where there is no ratio: at most; 0: none
+	Least   float64 `json:"at_least,omitempty"` // the same: at least; 0: none
+	Zero    bool    `json:"zero,omitempty"`     // Value must be 0
 }
 
 // sectionLoad is how busy the machine was around a section.
@@ -51,9 +53,9 @@ func (w row) verdict() string {
 		x = w.Value
 	}
 	switch {
-	case w.Limit == 0:
+	case w.Limit == 0 && w.Least == 0 && !w.Zero:
 		return ""
-	case x <= w.Limit:
+	case (w.Limit == 0 || x <= w.Limit) && x >= w.Least && (!w.Zero || x == 0):
 		return "ok"
 	}
 	return "missed"
@@ -85,9 +87,9 @@ func (r *report) table(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "section\twhat\tmeasured\tratio\tof\tat most\t")
+	fmt.Fprintln(t, "section\twhat\tmeasured\tratio\tof\tlimit\t")
 	for _, x := range r.Rows {
-		fmt.Fprintf(t, "%s\t%s\t%s %s\t%s\t%s\t%s\t%s\n", x.Section, x.What, figure(x.Value), x.Unit, orNone(x.Ratio), x.Of, orNone(x.Limit), x.verdict())
+		fmt.Fprintf(t, "%s\t%s\t%s %s\t%s\t%s\t%s\t%s\n", x.Section, x.What, figure(x.Value), x.Unit, orNone(x.Ratio), x.Of, x.limit(), x.verdict())
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -106,6 +108,19 @@ func (r *report) table(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "limits missed: %d\n", r.missed())
 	return err
+}
+
+// limit says what the figure is held against.
+func (w row) limit() string {
+	switch {
+	case w.Zero:
+		return "none"
+	case w.Least > 0:
+		return "≥ " + orNone(w.Least)
+	case w.Limit > 0:
+		return "≤ " + orNone(w.Limit)
+	}
+	return ""
 }
 
 func orNone(x float64) string {
