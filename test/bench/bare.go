@@ -32,6 +32,7 @@ const (
 type bareServer struct {
 	url   string
 	trust *tls.Config
+	pid   int
 }
 
 // startBare starts the process; it ends with the section.
@@ -58,7 +59,7 @@ func startBare(d *bed, answer []byte) *bareServer {
 			d.Must(err)
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM(ca)
-			return &bareServer{string(url), &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}
+			return &bareServer{string(url), &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}, c.Process.Pid}
 		}
 		if time.Since(began) > kit.Patience {
 			d.Fatalf("the bare server did not start")
