@@ -29,9 +29,10 @@ type Config struct {
 	Logs      Logs    // what they printed; nil: nothing
 	Throttle  float64 // slows trainers to this fraction of their speed, for trials; 0 and 1 leave them alone
 
-	Head       []byte             // newest signed head kept on disk, may be empty
-	SaveHead   func([]byte) error // keeps it; nil: it is not kept
-	RenewAfter time.Duration      // until half of the credential's life is over, 0 for never
+	Head       []byte                                  // newest signed head kept on disk, may be empty
+	SaveHead   func([]byte) error                      // keeps it; nil: it is not kept
+	HeadSeq    func(head []byte) (seq uint64, ok bool) // of CoreConfig
+	RenewAfter time.Duration                           // until half of the credential's life is over, 0 for never
 	// SaveCredential keeps a fresh user JWT, has it used from now on, and says when half of its life is over. It is called
 	// on a goroutine of the agent. Nil: credentials are not renewed.
 	SaveCredential func(jwt string) (renewAfter time.Duration, err error)
@@ -93,7 +94,7 @@ func New(cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, clock: cfg.Clock, store: newStore(cfg.Cache, cfg.Blobs, cfg.Clock),
 		core: NewCore(CoreConfig{
-			Incarnation: cfg.Incarnation, Slots: cfg.Slots, Build: cfg.Build, Head: cfg.Head,
+			Incarnation: cfg.Incarnation, Slots: cfg.Slots, Build: cfg.Build, Head: cfg.Head, HeadSeq: cfg.HeadSeq,
 			RenewAfter: cfg.RenewAfter, StopLimit: cfg.StopLimit, Seed: cfg.Seed,
 		}),
 		inputs: make(chan Input, domain.MaxSlotsPerMachine), wake: make(chan struct{}, 1), drain: make(chan struct{}, 1),

@@ -20,10 +20,13 @@ type CoreConfig struct {
 	Slots       int                // 1 to domain.MaxSlotsPerMachine
 	Build       string             // version of the agent
 	Head        []byte             // newest signed head kept on disk, may be empty
-	RenewAfter  time.Duration      // until half of the credential's life is over, 0 for never
-	StopLimit   time.Duration      // how long a drain may take, DefaultStopLimit when 0
-	IdleClose   time.Duration      // how long an idle slot keeps its trainer, DefaultIdleClose when 0
-	Seed        uint64             // of the jitter
+	// HeadSeq gives the sequence that a signed head covers; ok is false when the hub's key did not sign it. It is a pure
+	// function. Nil: whatever the hub says is kept.
+	HeadSeq    func(head []byte) (seq uint64, ok bool)
+	RenewAfter time.Duration // until half of the credential's life is over, 0 for never
+	StopLimit  time.Duration // how long a drain may take, DefaultStopLimit when 0
+	IdleClose  time.Duration // how long an idle slot keeps its trainer, DefaultIdleClose when 0
+	Seed       uint64        // of the jitter
 }
 
 // Core compares what the hub wants with what the slots hold. One goroutine at a time calls Step.

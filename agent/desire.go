@@ -30,7 +30,7 @@ func (c *Core) replied(now time.Duration, in Replied) []Effect {
 	}
 	out = c.mergedRounds(out, r.Merged)
 	c.want(now, r.Wanted)
-	if len(r.Head) > 0 && string(r.Head) != string(c.head) {
+	if c.newerHead(r.Head) {
 		c.head = append([]byte(nil), r.Head...)
 		out = append(out, SaveHead{Head: c.head})
 	}
@@ -38,6 +38,20 @@ func (c *Core) replied(now time.Duration, in Replied) []Effect {
 		out = append(out, SaveCredential{JWT: r.Credential})
 	}
 	return out
+}
+
+// newerHead reports whether a signed head is to be kept in place of ours: this hub's key signed it, and it is further on. A
+// hub whose log was rolled back must not take away the head that shows it.
+func (c *Core) newerHead(head []byte) bool {
+	if len(head) == 0 || string(head) == string(c.head) {
+		return false
+	}
+	if c.cfg.HeadSeq == nil {
+		return true
+	}
+	seq, ok := c.cfg.HeadSeq(head)
+	ours, kept := c.cfg.HeadSeq(c.head)
+	return ok && (!kept || seq > ours)
 }
 
 // desire changes what a slot holds to what the hub wants it to hold.

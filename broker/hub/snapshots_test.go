@@ -115,6 +115,10 @@ func TestStartFromASnapshot(t *testing.T) {
 		if seq, _, err := r.s.heads.heads.Open(r.s.heads.newest); err != nil || seq != headEvery {
 			t.Errorf("newest head: %d %v", seq, err)
 		}
+		lie := plainHeads{}.Sign(headEvery, digest("another")) // an agent's witness of a record below the snapshot
+		if err := r.s.heads.check(lie); domain.KindOf(err) != domain.KindIntegrity {
+			t.Errorf("a head that is not the log's: %v", err)
+		}
 		if reply := r.request("Ab", newFakeAgent("b", 1, 1).request()); reply == nil || reply.Error != nil {
 			t.Errorf("a machine enrolled before the snapshot: %+v", reply)
 		}

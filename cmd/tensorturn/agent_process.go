@@ -100,6 +100,10 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 		Incarnation: domain.Incarnation(newID("i")), Slots: o.slots, Build: version, Seed: seed(), StopLimit: o.stopLimit,
 		Transport: p.leaf, Blobs: blobs, Cache: p.cache, Trainer: trainers, Throttle: o.throttle,
 		Sandbox: own.Sandbox(), Logs: trainerLogs{own},
+		HeadSeq: func(head []byte) (uint64, bool) {
+			seq, _, err := identity.OpenHead(p.keys.HeadKey, head)
+			return seq, err == nil
+		},
 		Head: readHead(o.dir), SaveHead: func(b []byte) error { return renameio.WriteFile(filepath.Join(o.dir, headFile), b, 0o600) },
 		RenewAfter: untilHalf(p.credential, p.clock.Now()), SaveCredential: p.save, Log: o.logger,
 	})

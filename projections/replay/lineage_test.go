@@ -62,6 +62,40 @@ func TestWithoutAMachine(t *testing.T) {
 	}
 }
 
+// TestWithoutIsTheRunWithout holds what Without gives against a run in which the machine really contributed nothing to the
+// round: the same up to there, then its lease expires and the round closes with what the other one gave. Every round is
+// tried, with all weights kept and with those that the keep policy drops made again.
+func TestWithoutIsTheRunWithout(t *testing.T) {
+	for n := 1; n <= rounds; n++ {
+		other := newWorld(t, func(w *world) { w.absent = n })
+		want := other.merges()[n-1]
+		if len(want.Inputs) != 1 || want.Inputs[0].Slot.Machine() != "b" {
+			t.Fatalf("round %d of the other run has %d inputs", n, len(want.Inputs))
+		}
+		for _, prune := range []bool{false, true} {
+			w := newWorld(t, nil)
+			if prune {
+				w.prune()
+			}
+			l, err := w.replay(allChecks)
+			w.must(err)
+			got, err := l.Without(context.Background(), n, "a", w.blobs.get, &scratch{})
+			w.must(err)
+			if got.Model != want.NextBase {
+				t.Errorf("round %d, pruned %v: %s, the run without it gives %s", n, prune, got.Model.Short(), want.NextBase.Short())
+			}
+			if got.Model == got.Actual || got.Actual != w.merges()[n-1].NextBase {
+				t.Errorf("round %d: %+v", n, got)
+			}
+			// What follows is as it was: later rounds trained on weights that the machine had a part in, and what they would
+			// have learnt from others nobody can compute. Without is about one round.
+			if n < rounds && other.merges()[n].NextBase == w.merges()[n].NextBase {
+				t.Errorf("round %d is the same although the one before it is not", n+1)
+			}
+		}
+	}
+}
+
 // mergeByHand merges what machines other than not gave to the round, with nothing of this package.
 func mergeByHand(t *testing.T, w *world, round int, not domain.MachineID) domain.Digest {
 	t.Helper()

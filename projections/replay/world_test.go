@@ -37,6 +37,7 @@ type world struct {
 	lie     func(round int, theta []byte) // changes merged weights before they are stored
 	revoke  int                           // round whose contributions are all revoked
 	cancel  int                           // round after which the run is cancelled
+	absent  int                           // round to which the first slot contributes nothing
 }
 
 // store is a map of objects that gives damaged ones as they are: the reader must notice.
@@ -162,11 +163,18 @@ func (w *world) round() {
 	w.do(run.OpenRound{})
 	n := w.state.Open.Number
 	for i, slot := range slots {
-		c := w.state.Open.Pool[:min(len(w.state.Open.Pool), len(w.state.Open.Chunks)/2)]
+		c := w.state.Open.Pool[:min(len(w.state.Open.Pool), max(1, len(w.state.Open.Chunks)/2))]
+		if len(c) == 0 {
+			continue
+		}
 		w.do(run.GrantLease{Slot: slot, Unit: run.UnitTrain, Round: n}, run.AssignShard{Slot: slot, Chunks: slices.Clone(c)}, run.Claim{Slot: slot, Count: len(c)})
 		l := w.state.LeaseOf(slot)
 		for _, c := range slices.Clone(l.Claimed) {
 			w.do(run.ReportTrained{Slot: slot, Epoch: l.Epoch, Number: w.state.Number(slot), Chunk: c, Steps: 2, Seconds: 1, Loss: 1})
+		}
+		if n == w.absent && i == 0 {
+			w.do(run.ExpireLease{Slot: slot, Reason: "silent", Silent: 120})
+			continue
 		}
 		w.contribute(slot, l, float64(10*n+i))
 	}
