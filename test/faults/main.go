@@ -23,6 +23,9 @@ type options struct {
 	parallel int
 	seed     uint64
 	root     string
+	what     string
+	kills    int
+	cuts     int
 }
 
 func main() {
@@ -38,6 +41,9 @@ func main() {
 	flag.BoolVar(&o.talk, "v", false, "print what the processes said when a row fails")
 	flag.IntVar(&o.parallel, "parallel", 4, "rows at a time; those about time run alone")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of random moments and places")
+	flag.StringVar(&o.what, "do", "rows", "rows, or: durability")
+	flag.IntVar(&o.kills, "kills", 200, "durability: kills of the hub")
+	flag.IntVar(&o.cuts, "cuts", 50, "durability: power cuts")
 	flag.StringVar(&o.root, "root", ".", "the repository")
 	flag.Parse()
 	if err := work(o); err != nil {
@@ -47,6 +53,9 @@ func main() {
 }
 
 func work(o options) error {
+	if o.what != "rows" {
+		return other(o)
+	}
 	chosen, err := choose(rows(), o)
 	if err != nil {
 		return err
@@ -83,6 +92,24 @@ func work(o options) error {
 		return fmt.Errorf("%d rows are not as they should be", bad)
 	}
 	return nil
+}
+
+// other does what is no table.
+func other(o options) error {
+	dir, err := os.MkdirTemp("", "tensorturn-faults-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	bin, err := buildWithClock(o.root, dir)
+	if err != nil {
+		return err
+	}
+	switch o.what {
+	case "durability":
+		return durability(o, bin)
+	}
+	return fmt.Errorf("-do %s: there is no such thing", o.what)
 }
 
 // choose gives the rows that were asked for.

@@ -21,12 +21,13 @@ type witness struct {
 
 	mu    sync.Mutex
 	heard map[uint64]string // sequence to event id
+	at    map[uint64]time.Time
 	last  uint64
 }
 
 // watch begins to listen; the bed ends it.
 func watch(w *world) *witness {
-	v := &witness{w: w, stop: make(chan struct{}), done: make(chan struct{}), heard: map[uint64]string{}}
+	v := &witness{w: w, stop: make(chan struct{}), done: make(chan struct{}), heard: map[uint64]string{}, at: map[uint64]time.Time{}}
 	go v.run()
 	w.Bed.Cleanup(func() { close(v.stop); <-v.done })
 	return v
@@ -84,7 +85,7 @@ func (v *witness) listen() {
 			continue
 		}
 		v.mu.Lock()
-		v.heard[seq], v.last = e.ID, max(v.last, seq)
+		v.heard[seq], v.at[seq], v.last = e.ID, time.Now(), max(v.last, seq)
 		v.mu.Unlock()
 	}
 }
@@ -93,6 +94,17 @@ func (v *witness) count() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.heard)
+}
+
+// times lists what was heard and when.
+func (v *witness) times() []heardAt {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []heardAt
+	for seq, id := range v.heard {
+		out = append(out, heardAt{seq, id, float64(v.at[seq].UnixMicro()) / 1e6})
+	}
+	return out
 }
 
 // missing lists what was heard and is not in the log.

@@ -31,6 +31,15 @@ type world struct {
 	agents  map[string]*kit.Process
 	root    string
 	witness *witness
+	life    *recorded
+	under   []string // what the hub is started under, such as strace
+}
+
+// StartHub starts the hub, under a tracer if there is one, and waits until it answers.
+func (w *world) StartHub(flags ...string) {
+	w.Pool.Under = w.under
+	w.Pool.StartHub(flags...)
+	w.Pool.Under = nil
 }
 
 func newWorld(b *kit.Bed, bin string, mutated bool, seed uint64) *world {

@@ -21,6 +21,7 @@ type Pool struct {
 	Lease time.Duration
 	Hub   *Process // newest, nil before StartHub
 	Env   []string // added to the environment of every process
+	Under []string // a command that every process is started under, such as a tracer
 
 	tb     testing.TB
 	key    string // operator key

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,7 +44,8 @@ func (p *Pool) SpawnWith(name string, env []string, args ...string) *Process {
 		p.tb.Fatal(err)
 	}
 	defer out.Close()
-	pr.cmd = exec.Command(p.Bin, args...)
+	words := append(append(slices.Clone(p.Under), p.Bin), args...)
+	pr.cmd = exec.Command(words[0], words[1:]...)
 	pr.cmd.Env = append(append(p.env(), p.Env...), env...)
 	pr.cmd.Stdout, pr.cmd.Stderr = out, out
 	if err := pr.cmd.Start(); err != nil {
