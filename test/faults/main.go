@@ -26,6 +26,7 @@ type options struct {
 	what     string
 	kills    int
 	cuts     int
+	changes  int
 }
 
 func main() {
@@ -41,9 +42,10 @@ func main() {
 	flag.BoolVar(&o.talk, "v", false, "print what the processes said when a row fails")
 	flag.IntVar(&o.parallel, "parallel", 4, "rows at a time; those about time run alone")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of random moments and places")
-	flag.StringVar(&o.what, "do", "rows", "rows, or: durability")
+	flag.StringVar(&o.what, "do", "rows", "rows, or: durability, corruption")
 	flag.IntVar(&o.kills, "kills", 200, "durability: kills of the hub")
 	flag.IntVar(&o.cuts, "cuts", 50, "durability: power cuts")
+	flag.IntVar(&o.changes, "changes", 1000, "corruption: random changes of stored bytes")
 	flag.StringVar(&o.root, "root", ".", "the repository")
 	flag.Parse()
 	if err := work(o); err != nil {
@@ -108,6 +110,8 @@ func other(o options) error {
 	switch o.what {
 	case "durability":
 		return durability(o, bin)
+	case "corruption":
+		return corruption(o, bin)
 	}
 	return fmt.Errorf("-do %s: there is no such thing", o.what)
 }

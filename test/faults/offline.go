@@ -83,3 +83,9 @@ func (s stopped) delta(id domain.RunID) domain.Digest {
 	}
 	return ""
 }
+
+// parseManifest lists a blob's parts.
+func parseManifest(text []byte) ([]domain.Digest, error) {
+	m, err := blob.Parse(text)
+	return m.Parts, err
+}
