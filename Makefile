@@ -7,7 +7,7 @@ SEEDS ?= 100
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-outsiders test-v2-client check sim sim-bugs chaos test-torch bench experiments exactness exactness-arm64 image clean
+.PHONY: help build demo test test-outsiders test-v2-client check sim sim-bugs chaos test-torch bench experiments exactness exactness-arm64 image clean faults faults-mutations durability corruption churn soak
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,25 @@ exactness-arm64: ## golden merge vectors on arm64, under Debian's qemu-user (ins
 
 chaos: ## kill the hub KILLS=20 times at random moments of one run: make chaos SEED=7
 	$(GO) test ./test/e2e -count=1 -v -timeout 5m -run 'TestHubKilled' -args -kills=$(KILLS) $(if $(SEED),-seed=$(SEED))
+
+FAULTS := $(GO) run ./test/faults
+faults: ## thirty faults on real processes, a table with pass or fail (10 minutes; some rows need root): make faults ROWS=3,21
+	$(FAULTS) $(if $(ROWS),-rows $(ROWS)) -seed $(or $(SEED),1)
+
+faults-mutations: ## the same rows with their protection off or the fault made fatal: each must fail
+	$(FAULTS) -mutate $(if $(ROWS),-rows $(ROWS)) -seed $(or $(SEED),1)
+
+durability: ## KILLS=200 kills and CUTS=50 power cuts of the hub, against what a client outside was told
+	$(FAULTS) -do durability -kills $(if $(filter command line,$(origin KILLS)),$(KILLS),200) -cuts $(or $(CUTS),50)
+
+corruption: ## CHANGES=1000 random changes of stored bytes: detected and named, or rebuilt to equal state
+	$(FAULTS) -do corruption -changes $(or $(CHANGES),1000)
+
+churn: ## FAULTS_N=120 kills of hub, agents and trainers in MINUTES=10, and how much of the pool's time counted (LEAST=0.90)
+	$(FAULTS) -do churn -faults $(or $(FAULTS_N),120) -minutes $(or $(MINUTES),10) -least $(or $(LEAST),0.90)
+
+soak: ## MINUTES=30 of work with forced failures: memory, descriptors and goroutines of hub and agents stay flat
+	$(FAULTS) -do soak -minutes $(or $(MINUTES),30)
 
 bench: build ## speeds, ratios and memory, with the machine named
 	$(GO) run ./test/bench

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tensorturn/test/kit"
+	"tensorturn/test/plain"
 )
 
 // options of the command line.
@@ -27,11 +28,18 @@ type options struct {
 	kills    int
 	cuts     int
 	changes  int
+	faults   int
+	minutes  float64
+	least    float64
 }
 
 func main() {
-	if len(os.Args) > 2 && os.Args[1] == asTrainer {
+	if len(os.Args) > 1 && os.Args[1] == asTrainer {
 		beTrainer(os.Args[2:])
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == asSteady {
+		plain.Main("steady")
 		return
 	}
 	var o options
@@ -42,10 +50,13 @@ func main() {
 	flag.BoolVar(&o.talk, "v", false, "print what the processes said when a row fails")
 	flag.IntVar(&o.parallel, "parallel", 4, "rows at a time; those about time run alone")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of random moments and places")
-	flag.StringVar(&o.what, "do", "rows", "rows, or: durability, corruption")
+	flag.StringVar(&o.what, "do", "rows", "rows, or: durability, corruption, churn")
 	flag.IntVar(&o.kills, "kills", 200, "durability: kills of the hub")
 	flag.IntVar(&o.cuts, "cuts", 50, "durability: power cuts")
 	flag.IntVar(&o.changes, "changes", 1000, "corruption: random changes of stored bytes")
+	flag.IntVar(&o.faults, "faults", 120, "churn: kills of hub, agents and trainers")
+	flag.Float64Var(&o.minutes, "minutes", 10, "churn: the time over which they come")
+	flag.Float64Var(&o.least, "least", 0.9, "churn: efficiency that must be reached")
 	flag.StringVar(&o.root, "root", ".", "the repository")
 	flag.Parse()
 	if err := work(o); err != nil {
@@ -110,6 +121,8 @@ func other(o options) error {
 	switch o.what {
 	case "durability":
 		return durability(o, bin)
+	case "churn":
+		return churning(o, bin)
 	case "corruption":
 		return corruption(o, bin)
 	}
@@ -165,7 +178,7 @@ func performAll(chosen []row, bin string, o options) <-chan result {
 					defer together.RUnlock()
 				}
 				var talk bytes.Buffer
-				got := perform(r, bin, o.mutate, o.seed, &talk)
+				got := perform(r, bin, o, &talk)
 				if o.talk && !got.good(o.mutate) {
 					fmt.Fprintf(os.Stderr, "--- row %d\n%s\n%v\n", r.id, talk.String(), got.err)
 				}

@@ -66,7 +66,7 @@ func rows() []row {
 }
 
 // perform runs one row in a bed of its own.
-func perform(r row, bin string, mutated bool, seed uint64, talk io.Writer) result {
+func perform(r row, bin string, o options, talk io.Writer) result {
 	out := result{row: r}
 	if r.missing != nil {
 		if out.skipped = r.missing(); out.skipped != "" {
@@ -76,7 +76,8 @@ func perform(r row, bin string, mutated bool, seed uint64, talk io.Writer) resul
 	began := time.Now()
 	var w *world
 	out.err = kit.InBed(talk, func(b *kit.Bed) {
-		w = newWorld(b, bin, mutated, seed)
+		w = newWorld(b, bin, o.mutate, o.seed)
+		w.root = o.root
 		r.run(w)
 	})
 	out.took = time.Since(began)

@@ -23,7 +23,7 @@ func diskRows() []row {
 		{part: "disk", fault: "store full by its own limit", expect: "says so on run, /healthz and in its log; goes on with more room; no lease lost",
 			mutation: "it gets no more room", run: fullByLimit},
 		{part: "disk", fault: "disk really full for longer than a lease", expect: "nothing lost, no lease lost; ready again within 10 s after room is back",
-			mutation: "no room comes back", quick: true, run: diskFull, missing: needMount},
+			mutation: "no room comes back", run: diskFull, missing: needMount},
 		{part: "disk", fault: "fsync fails with EIO, 3 times", expect: "no event is acknowledged on a failed sync; the store is started anew by itself",
 			mutation: "every fsync fails from then on", run: fsyncFails, missing: needStrace},
 		{part: "disk", fault: "every fsync takes 200 ms", expect: "slower, no lease lost", mutation: "every fsync takes 20 s", run: fsyncSlow, missing: needStrace},

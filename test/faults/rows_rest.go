@@ -164,6 +164,9 @@ func beTrainer(files []string) {
 	plain.Main("good")
 }
 
+// asSteady is the first argument with which this program is a trainer of a steady speed.
+const asSteady = "as-steady-trainer"
+
 // owned submits a run of this program as trainer that misbehaves in the given ways, one after another.
 func (w *world) owned(modes ...string) domain.RunID {
 	exe, err := os.Executable()

@@ -25,14 +25,15 @@ const (
 type world struct {
 	*kit.Pool
 	*kit.Bed
-	mutant  bool
-	rng     *rand.Rand
-	seen    []string
-	agents  map[string]*kit.Process
-	root    string
-	witness *witness
-	life    *recorded
-	under   []string // what the hub is started under, such as strace
+	mutant   bool
+	rng      *rand.Rand
+	seen     []string
+	agents   map[string]*kit.Process
+	root     string
+	witness  *witness
+	life     *recorded
+	restarts map[string]int // how often a machine was started again
+	under    []string       // what the hub is started under, such as strace
 }
 
 // StartHub starts the hub, under a tracer if there is one, and waits until it answers.
@@ -43,7 +44,7 @@ func (w *world) StartHub(flags ...string) {
 }
 
 func newWorld(b *kit.Bed, bin string, mutated bool, seed uint64) *world {
-	return &world{Pool: kit.NewPool(b, bin, lease), Bed: b, mutant: mutated, rng: rand.New(rand.NewPCG(seed, 6)), agents: map[string]*kit.Process{}, root: "."}
+	return &world{Pool: kit.NewPool(b, bin, lease), Bed: b, mutant: mutated, rng: rand.New(rand.NewPCG(seed, 6)), agents: map[string]*kit.Process{}, restarts: map[string]int{}, root: "."}
 }
 
 // see notes what happened, for the table.
@@ -64,10 +65,12 @@ func (w *world) up(names ...string) {
 func (w *world) epochs(n int, more ...string) string {
 	data, err := filepath.Abs(filepath.Join(w.root, "cmd/tensorturn/demo/digits.csv.gz"))
 	w.Must(err)
-	spec := fmt.Sprintf("name: small\ndata: {path: %s}\nkeep_every: 1\nbatch: 32\nepochs: %d\nchunk: 64\nround: {chunks: 46}\n", data, n)
 	text := strings.Join(more, "\n")
-	if !strings.Contains(text, "model:") {
-		spec += "model: {kind: mlp, hidden: [32]}\n"
+	spec := fmt.Sprintf("name: small\ndata: {path: %s}\nkeep_every: 1\nbatch: 32\nepochs: %d\n", data, n)
+	for _, line := range []string{"chunk: 64", "round: {chunks: 46}", "model: {kind: mlp, hidden: [32]}"} {
+		if name, _, _ := strings.Cut(line, ":"); !strings.Contains(text, name+":") {
+			spec += line + "\n"
+		}
 	}
 	return spec + text + "\n"
 }
@@ -129,6 +132,17 @@ func (w *world) show(id domain.RunID) runs.Run {
 	if !ok {
 		w.Fatalf("the hub does not show run %s", id)
 	}
+	return r
+}
+
+// over waits until a run that was cancelled has ended.
+func (w *world) over(id domain.RunID) runs.Run {
+	var r runs.Run
+	w.Await("the run to be over", func() bool {
+		var ok bool
+		r, ok = w.Show(id)
+		return ok && r.Phase.Ended()
+	})
 	return r
 }
 

@@ -108,6 +108,16 @@ func (p *Pool) Machine(name string) (m fleet.Machine, ok bool) {
 	return m, ok
 }
 
+// TryMachine is Machine for goroutines beside the test's own: it reports nothing.
+func (p *Pool) TryMachine(name string) (m fleet.Machine, ok bool) {
+	body, err := p.fetch("/api/v1/machines/" + name)
+	if err != nil {
+		return m, false
+	}
+	defer body.Close()
+	return m, json.NewDecoder(body).Decode(&m) == nil
+}
+
 // AwaitMachine waits until the machine stands as said.
 func (p *Pool) AwaitMachine(name string, s machine.Standing) fleet.Machine {
 	p.tb.Helper()

@@ -13,7 +13,7 @@ import (
 func (t *Trainer) ask(r request) error {
 	t.id++
 	r.ID = t.id
-	if _, err := t.via.Write(r.encode()); err != nil && !t.child.over() {
+	if _, err := t.via.Write(r.encode()); err != nil && !t.child.wait(drainTime) {
 		return t.failed(fail(KindProtocol, "the script has closed its channel and goes on running", ""))
 	}
 	return nil // of a program that has ended, receive tells how

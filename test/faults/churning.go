@@ -1,0 +1,324 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+	"tensorturn/projections/runs"
+	"tensorturn/test/kit"
+	"tensorturn/test/plain"
+)
+
+// churnMachines are the machines of a churn, each with a trainer that is a process of its own.
+const churnMachines = 8
+
+// churnChunk is a chunk in samples: a quarter of a second of a steady trainer.
+const churnChunk = 8 * 48
+
+// Rounds are of churnRound chunks: ten seconds of all machines.
+const churnRound = churnMachines * 40
+
+// churnNames names them.
+func churnNames() []string {
+	var out []string
+	for i := range churnMachines {
+		out = append(out, string(rune('a'+i)))
+	}
+	return out
+}
+
+// contributionCost is what a contribution takes a slot besides training, in seconds, about: asking, encoding, upload, inspection.
+const contributionCost = 0.05
+
+// perContribution is how many chunks a slot should turn in at a time when one in every is killed: what an owner of machines that
+// come and go sets as max_chunks_per_contribution. A contribution costs c, a death half of what is in hand: T = sqrt(2·c·every).
+func perContribution(every time.Duration) int {
+	t := math.Sqrt(2 * contributionCost * every.Seconds())
+	return min(40, max(4, int(t/0.25)))
+}
+
+// churning kills something at random, evenly over the time, and compares what was counted with what the machines could have done
+// in the time they were there.
+func churning(o options, bin string) error {
+	return kit.InBed(os.Stderr, func(b *kit.Bed) {
+		w := newWorld(b, bin, false, o.seed)
+		r := w.churned(o.faults, time.Duration(o.minutes*float64(time.Minute)))
+		fmt.Println(r)
+		if r.efficiency < o.least {
+			b.Errorf("efficiency %.3f, want %.2f at least", r.efficiency, o.least)
+		}
+	})
+}
+
+// churned is what a churn has shown.
+type churned struct {
+	faults               map[string]int
+	took                 time.Duration
+	counted              int64
+	possible, efficiency float64
+	strict               float64 // the same, with the time of the hub's outages counted as time the machines could have worked
+	expired, requeued    int
+	rounds, absent       int
+	ideal                map[string]float64
+}
+
+func (c churned) String() string {
+	return fmt.Sprintf("%d faults (%d hub, %d agents, %d trainers) in %.0f s: %d samples counted of %.0f possible: efficiency %.3f (%.3f if outages of the hub are the machines' time); "+
+		"%d leases lost, %d chunks trained again; %d rounds, %d times a machine that was there all round was not in its merge; ledger exact, merges bit-exact",
+		c.faults["hub"]+c.faults["agent"]+c.faults["trainer"], c.faults["hub"], c.faults["agent"], c.faults["trainer"], c.took.Seconds(), c.counted, c.possible,
+		c.efficiency, c.strict, c.expired, c.requeued, c.rounds, c.absent)
+}
+
+// presence measures how long machines are there: from online to the kill.
+type presence struct {
+	mu    sync.Mutex
+	since map[string]time.Time
+	total map[string]time.Duration
+	gone  []gap // of each machine
+	hub   time.Duration
+}
+
+type gap struct {
+	name     string
+	from, to time.Time
+}
+
+func (p *presence) on(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since[name] = time.Now()
+}
+
+func (p *presence) off(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at, ok := p.since[name]; ok {
+		p.total[name] += time.Since(at)
+		delete(p.since, name)
+	}
+	p.gone = append(p.gone, gap{name: name, from: time.Now()})
+}
+
+// back notes the end of the machine's newest absence.
+func (p *presence) back(name string) {
+	p.on(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.gone) - 1; i >= 0; i-- {
+		if p.gone[i].name == name && p.gone[i].to.IsZero() {
+			p.gone[i].to = time.Now()
+			return
+		}
+	}
+}
+
+func (w *world) churned(faults int, length time.Duration) churned {
+	names := churnNames()
+	w.StartHub("--min-free", "1048576")
+	w.witness = watch(w)
+	there := &presence{since: map[string]time.Time{}, total: map[string]time.Duration{}}
+	solo := w.soloSpeed()
+	for _, n := range names {
+		w.agents[n] = w.StartAgent(n)
+	}
+	id := w.Submit(w.churnSpec("churn", perContribution(length*churnMachines*3/time.Duration(2*faults)), int(solo*float64(len(names))*length.Seconds()*2)))
+	w.AwaitRun(id, "all to work", func(r runs.Run) bool { return len(r.Slots) == len(names) })
+	began, first := time.Now(), w.show(id).Ledger.Counted
+	for _, n := range names {
+		there.on(n)
+	}
+	out := churned{faults: map[string]int{}, ideal: map[string]float64{}}
+	var work sync.WaitGroup
+	tick := time.NewTicker(length / time.Duration(faults))
+	defer tick.Stop()
+	for k := 0; k < faults; k++ {
+		<-tick.C
+		if r, ok := w.Show(id); ok && r.Phase.Ended() {
+			break
+		}
+		switch kind := []string{"hub", "agent", "trainer"}[w.rng.IntN(3)]; kind {
+		case "hub":
+			out.faults[kind]++
+			w.Hub.Kill()
+			at := time.Now()
+			w.StartHub("--min-free", "1048576")
+			there.hub += time.Since(at)
+		case "agent":
+			n := names[w.rng.IntN(len(names))]
+			out.faults[kind]++
+			w.agents[n].Kill()
+			there.off(n)
+			w.agents[n] = w.SpawnAgent(n)
+			w.awaitBack(n, there, &work)
+		case "trainer":
+			n := names[w.rng.IntN(len(names))]
+			for _, pid := range children(w.agents[n].PID()) {
+				_ = syscall.Kill(pid, syscall.SIGSEGV) // SIGKILL would be taken for want of memory, and the batch be halved
+				out.faults[kind]++
+				break
+			}
+		}
+	}
+	work.Wait()
+	r := w.show(id)
+	out.took, out.counted = time.Since(began), r.Ledger.Counted-first
+	for _, n := range names {
+		there.off(n)
+	}
+	present := 0.0
+	for _, d := range there.total {
+		present += d.Seconds()
+	}
+	speed := solo
+	out.possible = (present - float64(len(names))*there.hub.Seconds()) * speed
+	out.efficiency = float64(out.counted) / out.possible
+	out.strict = float64(out.counted) / (present * speed)
+	w.Say("run", "cancel", string(id))
+	r = w.over(id)
+	out.expired, out.requeued, out.rounds = r.Totals.Expired, r.Totals.Requeued, r.Rounds.Merged
+	out.absent = w.absent(id, there)
+	w.where(id, began, present)
+	w.intact()
+	w.once(id)
+	return out
+}
+
+// awaitBack notes when the machine has come back. Its process is new; the hub tells.
+func (w *world) awaitBack(n string, there *presence, work *sync.WaitGroup) {
+	want := w.restarts[n] + 1
+	w.restarts[n] = want
+	work.Go(func() {
+		for range 400 {
+			if m, ok := w.TryMachine(n); ok && m.Restarts >= want && m.Standing == "online" {
+				there.back(n)
+				return
+			}
+			<-time.After(25 * time.Millisecond)
+		}
+	})
+}
+
+// churnSpec is a run of about n samples of a process trainer whose speed does not depend on what else this machine does. Rounds
+// take ten seconds of all machines, and a slot turns in at most most chunks at a time: what dies with a machine is at most that.
+func (w *world) churnSpec(name string, most, n int) string {
+	exe, err := os.Executable()
+	w.Must(err)
+	code := w.TempDir()
+	w.Must(os.WriteFile(filepath.Join(code, "README"), []byte("the program is elsewhere\n"), 0o600))
+	const samples = churnRound * churnChunk
+	return fmt.Sprintf("name: %s\ntrainer: process\ncommand: [%q, %q]\ncode: %s\nbatch: 8\nchunk: %d\nepochs: %d\nround: {chunks: %d}\nmax_chunks_per_contribution: %d\n"+
+		"data: {samples: %d, heldout: 8, features: %d, classes: %d}\n", name, exe, asSteady, code, churnChunk, max(1, n/samples), churnRound, most, samples, plain.Features, plain.Classes)
+}
+
+// soloSpeed is what one machine trains when nobody disturbs it, in samples a second.
+func (w *world) soloSpeed() float64 {
+	w.agents["solo"] = w.StartAgent("solo")
+	id := w.Submit(w.churnSpec("solo", 40, 1<<20))
+	w.AwaitRun(id, "some chunks", func(r runs.Run) bool { return len(r.Slots) > 0 && r.Slots[0].Chunks >= 24 })
+	r := w.show(id)
+	s := r.Slots[0]
+	w.Say("run", "cancel", string(id))
+	w.agents["solo"].Stop(kit.Patience)
+	v := float64(s.Chunks*r.Spec.Chunk) / s.Seconds
+	fmt.Printf("one machine alone: %.0f samples a second\n", v)
+	return v
+}
+
+// absent counts how often a machine that was there from a round's opening to its closing has nothing in its merge.
+func (w *world) absent(id domain.RunID, there *presence) int {
+	owner := map[domain.MachineID]string{}
+	for _, n := range churnNames() {
+		owner[w.machine(n).ID] = n
+	}
+	n := 0
+	var opened time.Time
+	in := map[string]bool{}
+	for _, e := range w.Events() {
+		if e.Agg != string(id) {
+			continue
+		}
+		switch d := e.Data.(type) {
+		case *run.RoundOpened:
+			opened, in = e.Time, map[string]bool{}
+		case *run.ContributionAccepted:
+			in[owner[d.Slot.Machine()]] = true
+		case *run.RoundClosed:
+			for _, name := range churnNames() {
+				if !in[name] && !there.wasGone(name, opened, e.Time) {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// wasGone reports whether the machine was away at any time between from and to.
+func (p *presence) wasGone(name string, from, to time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, g := range p.gone {
+		end := g.to
+		if end.IsZero() {
+			end = to
+		}
+		if g.name == name && g.from.Before(to) && end.After(from) {
+			return true
+		}
+	}
+	return false
+}
+
+// where says what became of the time the machines were there: training what counted, training what was lost, and the rest by what
+// the slot did before its next chunk.
+func (w *world) where(id domain.RunID, began time.Time, present float64) {
+	trained := 0.0
+	last := map[domain.SlotID]time.Time{}
+	cause := map[domain.SlotID]string{}
+	idle := map[string]float64{}
+	count := map[string]int{}
+	for _, e := range w.Events() {
+		if e.Agg != string(id) || e.Time.Before(began) {
+			continue
+		}
+		note := func(s domain.SlotID, why string) { cause[s] = why }
+		switch d := e.Data.(type) {
+		case *run.ChunkTrained:
+			trained += d.Seconds
+			if at, ok := last[d.Slot]; ok {
+				if gap := e.Time.Sub(at).Seconds() - d.Seconds; gap > 0 {
+					idle[cause[d.Slot]] += gap
+					count[cause[d.Slot]]++
+				}
+			}
+			last[d.Slot] = e.Time
+			cause[d.Slot] = "between chunks"
+		case *run.ContributionAccepted:
+			note(d.Slot, "after a contribution")
+		case *run.LeaseExpired:
+			note(d.Slot, "after its agent was killed")
+		case *run.TaskFailed:
+			note(d.Slot, "after its trainer was killed")
+		case *run.RoundMerged:
+			for s := range cause {
+				if cause[s] == "after a contribution" {
+					cause[s] = "over a merge"
+				}
+			}
+		}
+	}
+	fmt.Printf("of %.0f slot-seconds: %.3f training", present, trained/present)
+	for _, k := range slices.Sorted(maps.Keys(idle)) {
+		fmt.Printf(", %.3f %s (%d)", idle[k]/present, k, count[k])
+	}
+	fmt.Println()
+}
