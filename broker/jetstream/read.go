@@ -247,6 +247,21 @@ func (l *Log) findCut(ctx context.Context) error {
 	return nil
 }
 
+// Record gives one stored record by its sequence, whatever stands before it: for a repair. Errors: domain.KindNotFound when the
+// store has none there, domain.KindUnavailable.
+func (l *Log) Record(ctx context.Context, seq uint64) (broker.Record, error) {
+	ctx, cancel := limit(ctx, readLimit)
+	defer cancel()
+	m, err := l.stream.GetMsg(ctx, seq)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return broker.Record{}, domain.NotFound(fmt.Sprintf("record %d", seq), "the store has none there", "")
+	case err != nil:
+		return broker.Record{}, unavailable("read record", err)
+	}
+	return broker.Record{Seq: m.Sequence, Subject: m.Subject, ID: m.Header.Get(jetstream.MsgIDHeader), Data: m.Data}, nil
+}
+
 // missing says why no record came: the next one is not there, or the store is slow or gone. The first is for ever and
 // must never be said of the second.
 func (p *puller) missing(ctx context.Context) error {

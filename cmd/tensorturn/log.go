@@ -10,7 +10,7 @@ import (
 )
 
 func logCommand(a *app) *cobra.Command {
-	return group("log", "check the event log, and take runs out of it and into archives", logVerify(a), logExport(a), logImport(a))
+	return group("log", "check the event log, put a damaged one together again, take runs out into archives", logVerify(a), logRepair(a), logExport(a), logImport(a))
 }
 
 // logVerify asks for every record and checks the chain on this side: the hub is not asked to judge itself.

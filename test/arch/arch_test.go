@@ -44,6 +44,7 @@ var rules = []rule{
 	{"broker/hub", []string{"domain", "projections", "broker", "broker/snapshot", "broker/wire", "broker/hub", "broker/identity"}, []string{"net/http", "github.com/nats-io/nats-server"}, "the one writer; the front is the gateway's"},
 	{"broker/feed", []string{"domain", "projections", "broker", "broker/feed"}, []string{"net", "os", "github.com/nats-io"}, "the publisher knows ports, not stores"},
 	{"broker/health", []string{"domain", "broker/health"}, []string{"net", "github.com/nats-io"}, "it is given functions to look with and to heal with"},
+	{"broker/repair", []string{"domain", "broker", "broker/repair"}, []string{"net", "os", "github.com/nats-io"}, "it reads ports and writes through a callback"},
 	{"broker/notify", []string{"broker/notify"}, []string{"os", "github.com/nats-io"}, "a protocol, told what the environment says"},
 	{"broker/metrics", []string{"domain", "broker/metrics"}, []string{"github.com/nats-io", "os"}, "it counts events and is asked over HTTP"},
 	{"broker/webhook", []string{"domain", "projections", "broker/feed", "broker/webhook"}, []string{"github.com/nats-io"}, "it reads events from the source and sends them over HTTP"},

@@ -3,11 +3,15 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"tensorturn/broker/gateway"
 	"tensorturn/domain"
@@ -160,5 +164,78 @@ func TestFlippedByteInABlob(t *testing.T) {
 		}
 		f.Hub.Stop(kit.Patience)
 		restore()
+	}
+}
+
+// A damaged log is put together again from what is left of it and an older copy, proven by the heads that were signed; without the
+// copy the repair is refused, because what is missing was acknowledged.
+func TestLogRepair(t *testing.T) {
+	t.Parallel()
+	f := finish(t)
+	restore := f.CopyHub()
+	exported := filepath.Join(t.TempDir(), "log.jsonl")
+	var lines strings.Builder
+	for _, r := range f.records[:len(f.records)-10] { // an older copy
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines.Write(append(b, '\n'))
+	}
+	write(t, exported, lines.String())
+	damaged := f.records[len(f.records)/2]
+	file, at := f.find(t, "EVENTS", damaged.Data)
+	f.Flip(file, at+3, 1)
+
+	head := filepath.Join(f.HubDir(), "log.head")
+	s := f.Run("log", "repair", "--dir", f.HubDir())
+	if s.Code != 9 || !strings.Contains(s.Err, fmt.Sprintf("ends at %d", damaged.Seq-1)) || !strings.Contains(s.Err, "were acknowledged") {
+		t.Errorf("without a copy: exit code %d, %s", s.Code, s.Err)
+	}
+	if s := f.Run("log", "repair", "--dir", f.HubDir(), "--from", exported, "--head", exported); s.Code != 2 || !strings.Contains(s.Err, "is no head that this hub has signed") {
+		t.Errorf("with a head that is none: exit code %d, %s", s.Code, s.Err)
+	}
+	if s := f.Run("log", "repair", "--dir", f.HubDir(), "--from", exported, "--dry-run"); s.Code != 0 || !strings.Contains(s.Out, "nothing was changed") {
+		t.Errorf("dry run: exit code %d, %s%s", s.Code, s.Out, s.Err)
+	}
+	s = f.Run("log", "repair", "--dir", f.HubDir(), "--from", exported, "--head", head, "--json")
+	if s.Code != 0 || !strings.Contains(s.Out, fmt.Sprintf(`"records": %d`, len(f.records))) || !strings.Contains(s.Out, `"written": true`) {
+		t.Fatalf("with the copy: exit code %d, %s%s", s.Code, s.Out, s.Err)
+	}
+	f.StartHub()
+	if s := f.Run("log", "verify"); s.Code != 0 {
+		t.Errorf("the repaired log: exit code %d, %s", s.Code, s.Err)
+	}
+	if d := cmp.Diff(f.records, f.Records()); d != "" {
+		t.Errorf("the repaired log differs:\n%s", d)
+	}
+	if r, ok := f.Show(f.id); !ok || r.Phase != run.PhaseCompleted {
+		t.Errorf("the run is %s", r.Phase)
+	}
+	if s := f.Run("run", "replay", string(f.id), "--verify"); s.Code != 0 {
+		t.Errorf("replay: exit code %d, %s", s.Code, s.Err)
+	}
+	if s := f.Run("log", "repair", "--dir", f.HubDir()); s.Code != 6 || !strings.Contains(s.Err, "another hub is running") {
+		t.Errorf("of a hub that runs: exit code %d, %s", s.Code, s.Err)
+	}
+	f.Must("token", "create") // it takes commands again
+	f.Hub.Stop(kit.Patience)
+	restore()
+
+	// The end of the log is gone and no copy has it: only the owner may give it up, by its number.
+	cut := f.records[len(f.records)-5]
+	file, at = f.find(t, "EVENTS", cut.Data)
+	f.Flip(file, at+3, 1)
+	s = f.Run("log", "repair", "--dir", f.HubDir(), "--from", exported)
+	if s.Code != 9 || !strings.Contains(s.Err, fmt.Sprintf("--accept-loss %d", cut.Seq-1)) {
+		t.Errorf("an end that nobody has: exit code %d, %s", s.Code, s.Err)
+	}
+	s = f.Run("log", "repair", "--dir", f.HubDir(), "--from", exported, "--accept-loss", itoa(int(cut.Seq-1)))
+	if s.Code != 0 || !strings.Contains(s.Out, "are lost, as you accepted") {
+		t.Errorf("accepted: exit code %d, %s%s", s.Code, s.Out, s.Err)
+	}
+	f.StartHub()
+	if s := f.Run("log", "verify"); s.Code != 0 || !strings.Contains(s.Out, fmt.Sprintf("%d records", cut.Seq-1)) {
+		t.Errorf("the shorter log: exit code %d, %s%s", s.Code, s.Out, s.Err)
 	}
 }

@@ -75,13 +75,3 @@ func (c *child) wait(d time.Duration) bool {
 		return false
 	}
 }
-
-// over reports whether the child has ended.
-func (c *child) over() bool {
-	select {
-	case <-c.exited:
-		return true
-	default:
-		return false
-	}
-}
