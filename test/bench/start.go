@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -105,13 +104,13 @@ func startIn(dir string, stdout, stderr io.Writer) int {
 		v := &viewsOfStart{Views: gateway.NewViews()}
 		service.Follow(v)
 		service.Follow(metrics.New("bench", nil))
-		began, cpuBefore := time.Now(), processorSeconds(d)
+		began, cpuBefore := time.Now(), cpu(d)
 		d.Must(service.Start(context.Background()))
-		took, cpu := time.Since(began).Seconds(), processorSeconds(d)-cpuBefore
+		took, used := time.Since(began).Seconds(), (cpu(d)-cpuBefore).Seconds()
 		d.Must(service.ReadOnly())
 		last, err := s.Log.Last(context.Background())
 		d.Must(err)
-		t := started{Seconds: took, PeakMiB: peakMiB(d), Resumed: v.resumed, Last: last, CPU: cpu}
+		t := started{Seconds: took, PeakMiB: peakMiB(d), Resumed: v.resumed, Last: last, CPU: used}
 		t.Views, t.Bytes = v.digest(d, service)
 		service.Stop()
 		d.Must(json.NewEncoder(stdout).Encode(t))
@@ -157,13 +156,6 @@ func (v *viewsOfStart) digest(d *bed, s *hub.Service) (domain.Digest, int) {
 		all = append(all, b...)
 	}
 	return event.Digest(all), len(all)
-}
-
-// processorSeconds is what this process has used of all cores.
-func processorSeconds(d *bed) float64 {
-	var u syscall.Rusage
-	d.Must(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 func peakMiB(d *bed) float64 {
