@@ -106,7 +106,7 @@ func startIn(dir string, stdout, stderr io.Writer) int {
 		service.Follow(metrics.New("bench", nil))
 		began, cpuBefore := time.Now(), cpu(d)
 		d.Must(service.Start(context.Background()))
-		took, used := time.Since(began).Seconds(), (cpu(d)-cpuBefore).Seconds()
+		took, used := time.Since(began).Seconds(), (cpu(d) - cpuBefore).Seconds()
 		d.Must(service.ReadOnly())
 		last, err := s.Log.Last(context.Background())
 		d.Must(err)
