@@ -15,7 +15,7 @@ import (
 const (
 	MachineConns = 4   // plain clients: an owner's look with the nats tool beside the agent
 	MachineLeafs = 2   // one, plus the overlap while a lost link is still being noticed
-	MachineSubs  = 256 // per connection; an agent needs two, a stock leaf one for each local subject
+	MachineSubs  = 256 // per connection; an agent needs three, a stock leaf one for each local subject
 )
 
 // Store bounds the hub account's JetStream, in bytes.
@@ -42,15 +42,18 @@ func (k *Keys) HubAccount(s Store) (string, error) {
 // aims at somebody's acknowledgement ends there.
 func (k *Keys) ServiceAccount() (string, error) {
 	return k.encodeAccount("SVC", k.svc, func(c *jwt.AccountClaims) {
-		c.Limits.Exports, c.Limits.WildcardExports = 2, true
+		c.Limits.Exports, c.Limits.WildcardExports = 4, true
 		c.Exports.Add(
 			&jwt.Export{Name: "sync", Subject: wire.SyncSubjects, Type: jwt.Service, AccountTokenPosition: wire.AccountToken},
 			&jwt.Export{Name: "wake", Subject: wire.WakeSubjects, Type: jwt.Stream, AccountTokenPosition: wire.AccountToken},
+			&jwt.Export{Name: "ask", Subject: wire.AskSubjects, Type: jwt.Stream, AccountTokenPosition: wire.AccountToken},
+			&jwt.Export{Name: "answer", Subject: wire.AnswerSubjects, Type: jwt.Service, AccountTokenPosition: wire.AccountToken},
 		)
 	})
 }
 
-// MachineAccount is the JWT of one machine's account: it imports the hub's two subjects and holds nothing else.
+// MachineAccount is the JWT of one machine's account: it imports the hub's four subjects, each bound to the account's own
+// key, and holds nothing else. It exports nothing: the hub's questions reach it as hints do, through its own import.
 func (k *Keys) MachineAccount(m Machine) (string, error) {
 	svc := public(k.svc)
 	return k.encodeAccount(string(m.ID), m.account, func(c *jwt.AccountClaims) {
@@ -59,8 +62,12 @@ func (k *Keys) MachineAccount(m Machine) (string, error) {
 				Subject: jwt.Subject(wire.SyncSubject(m.Account)), LocalSubject: wire.LocalSync},
 			&jwt.Import{Name: "wake", Account: svc, Type: jwt.Stream,
 				Subject: jwt.Subject(wire.WakeSubject(m.Account)), LocalSubject: wire.LocalWake},
+			&jwt.Import{Name: "ask", Account: svc, Type: jwt.Stream,
+				Subject: jwt.Subject(wire.AskSubject(m.Account)), LocalSubject: wire.LocalAsk},
+			&jwt.Import{Name: "answer", Account: svc, Type: jwt.Service,
+				Subject: jwt.Subject(wire.AnswerSubject(m.Account)), LocalSubject: wire.LocalAnswer},
 		)
-		c.Limits.Imports = 2
+		c.Limits.Imports = 4
 		c.Limits.Conn, c.Limits.LeafNodeConn = MachineConns, MachineLeafs
 		c.Limits.Subs, c.Limits.Payload = MachineSubs, domain.MaxMessageBytes
 	})

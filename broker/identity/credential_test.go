@@ -176,7 +176,7 @@ func TestMachineAccountHoldsNothingElse(t *testing.T) {
 	c, err := jwt.DecodeAccountClaims(tok)
 	must(t, err)
 	l := c.Limits
-	if l.DiskStorage != 0 || l.MemoryStorage != 0 || l.Streams != 0 || l.Exports != 0 || l.Imports != 2 || l.WildcardExports ||
+	if l.DiskStorage != 0 || l.MemoryStorage != 0 || l.Streams != 0 || l.Exports != 0 || l.Imports != 4 || l.WildcardExports ||
 		!l.DisallowBearer || l.LeafNodeConn != identity.MachineLeafs || l.Conn != identity.MachineConns || l.Payload != domain.MaxMessageBytes {
 		t.Errorf("limits: %+v", l)
 	}
@@ -185,8 +185,13 @@ func TestMachineAccountHoldsNothingElse(t *testing.T) {
 	if !vr.IsEmpty() {
 		t.Errorf("validation: %v", vr.Issues[0])
 	}
-	if len(c.Imports) != 2 || len(c.Exports) != 0 {
+	if len(c.Imports) != 4 || len(c.Exports) != 0 {
 		t.Errorf("%d imports, %d exports", len(c.Imports), len(c.Exports))
+	}
+	for _, i := range c.Imports { // of the hub's service alone, and of no other machine's subject
+		if i.Account != k.PublicAccount(identity.RoleService) || !strings.Contains(string(i.Subject), "."+m.Account+".") {
+			t.Errorf("import %s of %s", i.Subject, i.Account)
+		}
 	}
 	revoked, err := k.RevokedAccount(m, time.Now())
 	must(t, err)

@@ -9,24 +9,42 @@ const (
 	SyncSubjects = "tt.v1.from.*.sync"
 	// WakeSubjects is what the hub's account exports.
 	WakeSubjects = "tt.v1.to.*.wake"
-	// AccountToken is the place of the account in both, counted from 1.
+	// AskSubjects is what the hub's account exports: predictions that a machine is asked for.
+	AskSubjects = "tt.v1.to.*.ask"
+	// AnswerSubjects is where the hub hears what machines predict. It is a service, so that the server writes the caller's
+	// account into the subject, and one that never replies: an answer belongs to its question by an id inside of it.
+	AnswerSubjects = "tt.v1.from.*.answer"
+	// AccountToken is the place of the account in all of them, counted from 1.
 	AccountToken = 4
 
-	syncHead, syncTail = "tt.v1.from.", ".sync"
+	fromHead, syncTail, answerTail = "tt.v1.from.", ".sync", ".answer"
 )
 
 // SyncSubject is where the hub hears the machine with this account.
-func SyncSubject(account string) string { return syncHead + account + syncTail }
+func SyncSubject(account string) string { return fromHead + account + syncTail }
 
 // WakeSubject is where the hub hints to the machine with this account.
 func WakeSubject(account string) string { return "tt.v1.to." + account + ".wake" }
 
 // AccountOfSync reads the caller's account out of a subject that SyncSubjects matched; ok is false for anything that
 // does not look like a public account nkey.
-func AccountOfSync(subject string) (account string, ok bool) {
-	account, head := strings.CutPrefix(subject, syncHead)
-	account, tail := strings.CutSuffix(account, syncTail)
-	return account, head && tail && isAccountKey(account)
+func AccountOfSync(subject string) (account string, ok bool) { return accountOf(subject, syncTail) }
+
+// AskSubject is where the hub asks the machine with this account for predictions.
+func AskSubject(account string) string { return "tt.v1.to." + account + ".ask" }
+
+// AnswerSubject is where the hub hears what the machine with this account predicts.
+func AnswerSubject(account string) string { return fromHead + account + answerTail }
+
+// AccountOfAnswer reads the caller's account out of a subject that AnswerSubjects matched, as AccountOfSync does.
+func AccountOfAnswer(subject string) (account string, ok bool) {
+	return accountOf(subject, answerTail)
+}
+
+func accountOf(subject, tail string) (account string, ok bool) {
+	account, began := strings.CutPrefix(subject, fromHead)
+	account, ended := strings.CutSuffix(account, tail)
+	return account, began && ended && isAccountKey(account)
 }
 
 // isAccountKey checks the shape of a public account nkey: 'A' and 55 more characters of base32.

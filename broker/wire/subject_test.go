@@ -45,3 +45,19 @@ func TestAccountOfSync(t *testing.T) {
 		}
 	}
 }
+
+// A question, a hint and a sync are no answers, and an answer is no sync.
+func TestAccountOfAnswer(t *testing.T) {
+	acc := "A" + strings.Repeat("B", 55)
+	if got, ok := wire.AccountOfAnswer(wire.AnswerSubject(acc)); !ok || got != acc {
+		t.Fatalf("got %q, %v", got, ok)
+	}
+	for _, s := range []string{"", wire.SyncSubject(acc), wire.AskSubject(acc), wire.AnswerSubject("*"), wire.AnswerSubject(acc[1:]), wire.AnswerSubject(acc) + ".answer"} {
+		if _, ok := wire.AccountOfAnswer(s); ok {
+			t.Errorf("%q was taken for an answer", s)
+		}
+	}
+	if _, ok := wire.AccountOfSync(wire.AnswerSubject(acc)); ok {
+		t.Error("an answer was taken for a sync")
+	}
+}

@@ -10,10 +10,13 @@ import (
 )
 
 // Subjects as an agent sees them in its own account; the hub's account sees them with the account token inside
-// (design section 2). tt.v1.from.<account>.sync is the service, tt.v1.to.<account>.wake the hint.
+// (design section 2). tt.v1.from.<account>.sync is the service, tt.v1.to.<account>.wake the hint; predictions go the same two
+// ways: tt.v1.to.<account>.ask brings a question, tt.v1.from.<account>.answer takes what is said to it.
 const (
-	LocalSync = "hub.sync"
-	LocalWake = "hub.wake"
+	LocalSync   = "hub.sync"
+	LocalWake   = "hub.wake"
+	LocalAsk    = "hub.ask"
+	LocalAnswer = "hub.answer"
 )
 
 // Version is the protocol's version; the hub refuses another major one by name.

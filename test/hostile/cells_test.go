@@ -28,13 +28,14 @@ func listening(w *world) []cell {
 		">", "*", "*.>", "*.*.*.*", "tt.>", "tt.v1.>", "hub.>", "lax.>",
 		"tt.ev.>", "tt.ev.run.r1.claimed", "tt.hb.>", "tt.v1.events.>",
 		"tt.v1.from.>", "tt.v1.from.*.sync", wire.SyncSubject(b), "tt.v1.to.>", "tt.v1.to.*.wake", wire.WakeSubject(b),
+		"tt.v1.to.*.ask", wire.AskSubject(b), "tt.v1.from.*.answer", wire.AnswerSubject(b), wire.LocalAsk, wire.LocalAnswer, wire.LocalSync,
 		"$JS.>", "$JS.API.>", "$JS.hub.API.>", "$JS.ACK.>", "$JS.EVENT.>", "$JS.FC.>", "$JS.hub.>",
 		"$O.>", "$KV.>", "$SYS.>", "$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT." + b + ".>", "$SYS.REQ.>", "$SYS.SERVER.>",
 		"_R_.>", "_INBOX.>", "_GR_.>", "$LDS.>", "$NRG.>", "$SRV.>", "$MQTT.>",
 	} {
 		out = append(out, cell{name: "listen to " + s, listen: []string{s}})
 	}
-	for _, s := range []string{"tt.v1.from.*.sync", wire.WakeSubject(b), "tt.ev.>", ">", "_R_.>"} {
+	for _, s := range []string{"tt.v1.from.*.sync", wire.WakeSubject(b), wire.AskSubject(b), wire.LocalAsk, "tt.v1.from.*.answer", "tt.ev.>", ">", "_R_.>"} {
 		out = append(out, cell{name: "queue on " + s, listen: []string{s + " thieves"}})
 	}
 	return out
@@ -50,6 +51,7 @@ func publishing(w *world) []cell {
 	for _, s := range []string{
 		"tt.ev.run.r1.forged", "tt.ev.machine.b.lost", "tt.hb.b", "tt.v1.events.run.r1.forged", "lax.one",
 		wire.SyncSubject(b), wire.WakeSubject(b), wire.LocalWake, wire.WakeSubject(w.a.Account), "tt.v1.from.x.sync",
+		wire.AnswerSubject(b), wire.AskSubject(b), wire.LocalAsk, wire.AskSubject(w.a.Account), "tt.v1.from.x.answer", wire.LocalAnswer,
 		"$O.BLOBS.C.evil", "$O.BLOBS.M.evil", "$KV.CONF.k", "$JS.hub.API.$KV.CONF.k", "$JS.API.$KV.CONF.k",
 		"_R_.abcdef.x", "_R_.>", "_GR_.a.b.c", "_INBOX.x", "$LDS.x", "$NRG.V.S.x", "$JS.EVENT.ADVISORY.API", "$JS.FC.EVENTS.x",
 	} {
@@ -117,6 +119,11 @@ func replies(w *world) []cell {
 		}
 		out = append(out, cell{name: "aim the answer at " + r, shots: shots})
 	}
+	// What predictions are answered by never replies, whatever it is asked to.
+	tell := w.local(wire.LocalAnswer, wire.AnswerSubject(w.a.Account))
+	for _, r := range append(targets, wire.AskSubject(w.b.Account), wire.AnswerSubject(w.b.Account), "hub.ask") {
+		out = append(out, cell{name: "answer with a reply to " + r, shots: []shot{{subject: tell, reply: r, body: "attack"}, {subject: tell, reply: r}}})
+	}
 	for _, r := range []string{w.forged, "tt.ev.run.r1.forged", wire.WakeSubject(w.b.Account)} {
 		out = append(out, cell{name: "aim JetStream's answer at " + r, shots: []shot{
 			{subject: "$JS.API.INFO", reply: r}, {subject: "$JS.hub.API.INFO", reply: r},
@@ -142,7 +149,7 @@ func headers(w *world) []cell {
 	for _, l := range lines {
 		h := strings.ReplaceAll(l, "|", "\r\n") + "\r\n"
 		var shots []shot
-		for _, s := range []string{"lax.one", "tt.ev.run.r1.forged", "$KV.CONF.k", "$O.BLOBS.M.evil", w.local(wire.LocalSync, "lax.one")} {
+		for _, s := range []string{"lax.one", "tt.ev.run.r1.forged", "$KV.CONF.k", "$O.BLOBS.M.evil", w.local(wire.LocalSync, "lax.one"), w.local(wire.LocalAnswer, "lax.two")} {
 			shots = append(shots, shot{subject: s, header: h, body: "attack"}, shot{subject: s, reply: inbox, header: h, body: "attack"})
 		}
 		out = append(out, cell{name: "header " + l, shots: shots})

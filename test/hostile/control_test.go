@@ -50,6 +50,10 @@ func TestControlSharedAccount(t *testing.T) {
 		{client, listen, "listen to tt.ev.>", "read:"},
 		{leaf, listen, "listen to tt.v1.from.*.sync", "read:"},
 		{leaf, listen, "listen to " + wire.WakeSubject(w.b.Account), "read:"},
+		{leaf, listen, "listen to " + wire.AskSubject(w.b.Account), "read:"},
+		{client, listen, "listen to tt.v1.from.*.answer", "read:"},
+		{client, publish, "publish " + wire.AnswerSubject(w.b.Account), "heard in another's name"},
+		{client, publish, "publish " + wire.AskSubject(w.b.Account), "b was sent"},
 		{client, publish, "publish tt.ev.run.r1.forged", "EVENTS"},
 		{leaf, publish, "publish tt.hb.b", "HEARTBEATS"},
 		{leaf, publish, "publish $O.BLOBS.C.evil", "OBJ_BLOBS"},
@@ -81,9 +85,12 @@ func TestControlServiceInHub(t *testing.T) {
 	w := newWorld(t, serviceInHub)
 	leaf := attackers[2]
 	aim := find(t, replies(w), "aim the answer at "+w.forged)
+	tell := find(t, replies(w), "answer with a reply to "+w.forged)
 	w.strict.Store(true)
-	if h := w.harm(leaf, aim, nil); h != "" {
-		t.Errorf("the handler obeys its rule, and still:\n%s", h)
+	for _, c := range []cell{aim, tell} {
+		if h := w.harm(leaf, c, nil); h != "" {
+			t.Errorf("the handler obeys its rule, and still:\n%s", h)
+		}
 	}
 	w.strict.Store(false)
 	w.evidence(leaf, aim, "pending ack 0", nil)

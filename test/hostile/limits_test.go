@@ -18,10 +18,13 @@ func TestAttackersCanSpeak(t *testing.T) {
 	for _, a := range attackers {
 		p := a.ready(w, cell{listen: []string{">"}}, nil)
 		p.publish(wire.LocalSync, inbox, "", "attack hello")
+		p.publish(wire.LocalAnswer, "", "", "attack answer")
 		p.ping()
 		w.settle()
 		w.must(w.svc.Publish(wire.WakeSubject(w.b.Account), []byte("canary for b")))
 		w.must(w.svc.Publish(wire.WakeSubject(w.a.Account), []byte("hint for a")))
+		w.must(w.svc.Publish(wire.AskSubject(w.b.Account), []byte("canary for b")))
+		w.must(w.svc.Publish(wire.AskSubject(w.a.Account), []byte("question for a")))
 		w.settle()
 		p.ping()
 		got, errs := p.take()
@@ -29,8 +32,11 @@ func TestAttackersCanSpeak(t *testing.T) {
 		if !strings.Contains(all, pool.Answer+w.a.Account) {
 			t.Errorf("%s got no answer under its own account: %.300s %q", a.name, all, errs)
 		}
-		if !strings.Contains(all, "hint for a") || len(w.leaked(got)) > 0 {
-			t.Errorf("%s should hear its own hint alone: %.300s", a.name, all)
+		if !strings.Contains(all, "hint for a") || !strings.Contains(all, "question for a") || len(w.leaked(got)) > 0 {
+			t.Errorf("%s should hear its own hint and question alone: %.300s", a.name, all)
+		}
+		if !w.heardFrom(w.a.Account, "attack answer") {
+			t.Errorf("%s: its answer did not reach the hub under its own account", a.name)
 		}
 		p.close()
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
 	"tensorturn/broker/wire"
@@ -96,15 +97,14 @@ func (w *world) hangUp(a attacker, p speaker, keep bool) {
 // misled drains what b was sent that did not come from the hub.
 func (w *world) misled() []string {
 	var out []string
-	for {
-		m, err := w.wakes.NextMsg(100 * time.Microsecond)
-		if err != nil {
-			return out
-		}
-		if !strings.HasPrefix(string(m.Data), "canary") {
-			out = append(out, string(m.Data))
+	for _, sub := range []*nats.Subscription{w.wakes, w.asks} {
+		for m, err := sub.NextMsg(100 * time.Microsecond); err == nil; m, err = sub.NextMsg(100 * time.Microsecond) {
+			if !strings.HasPrefix(string(m.Data), "canary") {
+				out = append(out, string(m.Data))
+			}
 		}
 	}
+	return out
 }
 
 func difference(before, after string) string {

@@ -51,6 +51,7 @@ type world struct {
 	svc   *nats.Conn // where the service listens
 	js    jetstream.JetStream
 	wakes *nats.Subscription // at b
+	asks  *nats.Subscription // at b
 
 	streams []string
 	watch   jetstream.Consumer // holds one unacknowledged message
@@ -87,6 +88,8 @@ func newWorld(t *testing.T, f flaw) *world {
 	var err error
 	w.wakes, err = w.leafB.Conn().SubscribeSync(w.local(wire.LocalWake, wire.WakeSubject(w.b.Account)))
 	w.must(err)
+	w.asks, err = w.leafB.Conn().SubscribeSync(w.local(wire.LocalAsk, wire.AskSubject(w.b.Account)))
+	w.must(err)
 	w.must(w.leafB.Conn().Flush())
 	w.settle()
 	return w
@@ -117,7 +120,9 @@ func (w *world) weakHubAccount(tok string) string {
 		c.Limits.Exports, c.Limits.WildcardExports = jwt.NoLimit, true
 		c.Exports.Add(
 			&jwt.Export{Subject: wire.SyncSubjects, Type: jwt.Service, AccountTokenPosition: wire.AccountToken},
-			&jwt.Export{Subject: wire.WakeSubjects, Type: jwt.Stream, AccountTokenPosition: wire.AccountToken})
+			&jwt.Export{Subject: wire.WakeSubjects, Type: jwt.Stream, AccountTokenPosition: wire.AccountToken},
+			&jwt.Export{Subject: wire.AskSubjects, Type: jwt.Stream, AccountTokenPosition: wire.AccountToken},
+			&jwt.Export{Subject: wire.AnswerSubjects, Type: jwt.Service, AccountTokenPosition: wire.AccountToken})
 	}
 	out, err := c.Encode(w.seed("operator.seed"))
 	w.must(err)
@@ -180,6 +185,16 @@ func (w *world) serve() {
 		}
 	})
 	w.must(err)
+	_, err = w.svc.Subscribe(wire.AnswerSubjects, func(m *nats.Msg) {
+		acc, _ := wire.AccountOfAnswer(m.Subject)
+		w.mu.Lock()
+		w.heard = append(w.heard, acc+" "+string(m.Data))
+		w.mu.Unlock()
+		if m.Reply != "" && !w.strict.Load() {
+			_ = w.svc.Publish(m.Reply, m.Data)
+		}
+	})
+	w.must(err)
 }
 
 // fill makes the streams. LAX allows everything that a stream can allow, so that an attack which needs such a stream has
@@ -230,17 +245,19 @@ func (w *world) canary() {
 	w.must(err)
 	_, err = w.js.Publish(ctx, "$O.BLOBS.C.other", text)
 	w.must(err)
-	w.wakeB(string(text))
+	w.reachB(w.wakes, wire.WakeSubject(w.b.Account), string(text))
+	w.reachB(w.asks, wire.AskSubject(w.b.Account), string(text))
+	w.must(w.leafB.Conn().Publish(w.local(wire.LocalAnswer, wire.AnswerSubject(w.b.Account)), text))
 	w.settle()
 }
 
-// wakeB hints to b and waits until b has it.
-func (w *world) wakeB(text string) {
+// reachB hints to b, or asks it for a prediction, and waits until b has it.
+func (w *world) reachB(at *nats.Subscription, subject, text string) {
 	w.t.Helper()
 	ctx := w.ctx()
 	for {
-		w.must(w.svc.Publish(wire.WakeSubject(w.b.Account), []byte(text)))
-		m, err := w.wakes.NextMsg(2 * time.Second)
+		w.must(w.svc.Publish(subject, []byte(text)))
+		m, err := at.NextMsg(2 * time.Second)
 		if err == nil && string(m.Data) == text {
 			return
 		}
@@ -359,4 +376,11 @@ func (w *world) leaked(got []message) []string {
 		}
 	}
 	return out
+}
+
+// heardFrom reports whether the hub has heard this body from the account.
+func (w *world) heardFrom(account, body string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.heard, account+" "+body)
 }
