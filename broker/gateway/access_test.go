@@ -63,7 +63,7 @@ func TestWhoReachesWhat(t *testing.T) {
 		{own, "GET", "/api/v1/observers", ""}, {own, "POST", "/api/v1/observers", "{}"}, {own, "DELETE", "/api/v1/observers/o-1", ""},
 		{readAny, "GET", "/api/v1/events?after=x", ""}, {read, "GET", "/api/v1/events?after=x&run=r-2", ""},
 		{readAny, "GET", "/api/v1/events/schemas", ""}, {readAny, "GET", "/api/v1/events/asyncapi.json", ""}, {read, "GET", "/metrics", ""},
-		{read, "GET", "/api/v1/usage", ""}, {readAny, "GET", "/api/v1/runs/r-1/replay", ""}, {readAny, "GET", "/api/v1/runs/r-1/lineage", ""}, {read, "GET", "/api/v1/runs/r-2/replay", ""}, {own, "GET", "/api/v1/log", ""}, {own, "GET", "/api/v1/runs/none/export", ""}, {own, "GET", "/api/v1/runs/r-2/export", ""}, {own, "GET", "/api/v1/hub", ""}, {own, "POST", "/api/v1/log/verify", ""}, {readAny, "GET", "/api/v1/openapi.json", ""}, {readAny, "GET", "/api/v1/schemas/RunSpec.json", ""},
+		{read, "GET", "/api/v1/usage", ""}, {readAny, "GET", "/api/v1/runs/r-1/replay", ""}, {readAny, "GET", "/api/v1/runs/r-1/lineage", ""}, {readAny, "GET", "/api/v1/runs/r-1/members", ""}, {read, "GET", "/api/v1/runs/r-2/members", ""}, {read, "GET", "/api/v1/runs/r-2/replay", ""}, {own, "GET", "/api/v1/log", ""}, {own, "GET", "/api/v1/runs/none/export", ""}, {own, "GET", "/api/v1/runs/r-2/export", ""}, {own, "GET", "/api/v1/hub", ""}, {own, "POST", "/api/v1/log/verify", ""}, {readAny, "GET", "/api/v1/openapi.json", ""}, {readAny, "GET", "/api/v1/schemas/RunSpec.json", ""},
 	} {
 		for _, c := range callers {
 			a := r.call(route.method, route.path, c.key, route.body)

@@ -247,6 +247,9 @@ func (g *Gateway) table() http.Handler {
 	return r
 }
 
+// schemaPrefix begins references to schemas in the OpenAPI document.
+const schemaPrefix = "#/components/schemas/"
+
 // apiText is the description in the OpenAPI document: what huma's routes do not show.
 const apiText = "Every request carries `Authorization: Bearer <key>`: the operator's key, or one of `/api/v1/keys`. Deployed models are asked under `/v2` " +
 	"by the Open Inference Protocol, with keys of their own. An observer's key may read runs, " +
@@ -266,7 +269,7 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	cfg.CreateHooks = nil // bodies carry no link to their schema
 	cfg.Transformers = []huma.Transformer{ownProblem}
 	cfg.RejectUnknownQueryParameters = true
-	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	cfg.Components.Schemas = huma.NewMapRegistry(schemaPrefix, schemaName)
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer"}}
 	cfg.Security = []map[string][]string{{"key": {}}}
 	api := humachi.New(r, cfg)
@@ -288,13 +291,24 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	return api
 }
 
-// allowDefaults lets a submitted spec leave out whatever has a default: huma takes every field for required.
+// allowDefaults lets a submitted spec leave out whatever has a default, at every depth: huma takes every field for required.
 func allowDefaults(schemas huma.Registry) {
-	for _, name := range []string{"RunSpec", "RunData", "RunModel", "RunOptimizer", "RunSchedule", "RunRound", "RunOuter"} {
-		s := schemas.Map()[name]
-		domain.Assert(s != nil, "the API has a schema "+name)
-		s.Required = nil
-		s.PrecomputeMessages()
+	allowIn(schemas, "RunSpec", map[string]bool{})
+}
+
+func allowIn(schemas huma.Registry, name string, seen map[string]bool) {
+	s := schemas.Map()[name]
+	domain.Assert(s != nil, "the API has a schema "+name)
+	if seen[name] {
+		return
+	}
+	seen[name] = true
+	s.Required = nil
+	s.PrecomputeMessages()
+	for _, p := range s.Properties { // each is set alone: order does not matter
+		if part, ok := strings.CutPrefix(p.Ref, schemaPrefix); ok {
+			allowIn(schemas, part, seen)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"tensorturn/broker/feed"
 	"tensorturn/broker/gateway"
+	"tensorturn/broker/inference"
 	"tensorturn/broker/webhook"
 	"tensorturn/domain"
 	render "tensorturn/projections/feed"
@@ -29,24 +30,19 @@ func (r *rig) under(once, path string, body any) answer {
 	return a
 }
 
-// Every POST that makes or changes something, repeated under its key at once, and again after the hub was restarted: one
-// effect, the same answer, secrets included. Another request under the same key is a conflict.
-func TestRepeatedPosts(t *testing.T) {
-	hooks := &hooksOf{dir: t.TempDir()}
-	wired := func(c *gateway.Config) { c.Observers, c.Events, c.Webhooks = keeper{}, noEvents{}, hooks.open(t) }
-	r := newRig(t, wired)
-	t.Cleanup(hooks.close)
-	r.enrol("box")
-	r.api("POST", "/api/v1/runs", r.submission("r-1"), nil)
-	other := r.submission("")
-	other["spec"].(map[string]any)["epochs"] = 2
-	kp := r.nkey()
-	nkey, _ := kp.PublicKey()
+// repeatedPost is a POST, and another one for the same path.
+type repeatedPost struct {
+	path        string
+	body, other any
+}
+
+// repeatedPosts has a row for every POST that makes or changes something, in an order in which each is possible.
+func repeatedPosts(r *rig) []repeatedPost {
 	type body = map[string]any
-	posts := []struct {
-		path        string
-		body, other any
-	}{
+	other := r.submission("")
+	other["spec"].(body)["epochs"] = 2
+	nkey, _ := r.nkey().PublicKey()
+	return []repeatedPost{
 		{"/api/v1/runs", r.submission(""), other},
 		{"/api/v1/runs/r-1/pause", body{"reason": "lunch"}, body{"reason": "tea"}},
 		{"/api/v1/runs/r-1/resume", nil, body{"reason": "done"}},
@@ -57,7 +53,33 @@ func TestRepeatedPosts(t *testing.T) {
 		{"/api/v1/machines/box/drain", body{"reason": "noise"}, body{"reason": "heat"}},
 		{"/api/v1/machines/box/resume", nil, body{"reason": "cold"}},
 		{"/api/v1/machines/box/revoke", body{"reason": "sold"}, body{"reason": "lost"}},
+		{"/api/v1/keys", body{"model": "digits", "rate": 5}, body{"model": "digits", "rate": 6}},
+		{"/api/v1/models/digits/rollback", body{"to": 1}, body{"to": 2}},
+		{"/api/v1/models", body{"run": "r-0", "name": "letters"}, body{"run": "r-0", "name": "words"}},
 	}
+}
+
+// takesAll has every model.
+type takesAll struct{ inference.Backend }
+
+func (takesAll) Check(context.Context, *inference.Version) error { return nil }
+
+// Every POST that makes or changes something, repeated under its key at once, and again after the hub was restarted: one
+// effect, the same answer, secrets included. Another request under the same key is a conflict.
+func TestRepeatedPosts(t *testing.T) {
+	hooks := &hooksOf{dir: t.TempDir()}
+	wired := func(c *gateway.Config) {
+		c.Observers, c.Events, c.Webhooks = keeper{}, noEvents{}, hooks.open(t)
+	}
+	r := newRig(t, func(c *gateway.Config) {
+		past(t, c.Log, append(trained(t, "r-0"), deployed("digits", 1, "r-0"), deployed("digits", 2, "r-0"))...)
+		wired(c)
+	})
+	r.backend = takesAll{}
+	t.Cleanup(hooks.close)
+	r.enrol("box")
+	r.api("POST", "/api/v1/runs", r.submission("r-1"), nil)
+	posts := repeatedPosts(r)
 	first := make([]answer, len(posts))
 	for i, p := range posts {
 		once := fmt.Sprint("key ", i)
@@ -75,7 +97,7 @@ func TestRepeatedPosts(t *testing.T) {
 	hooks.close()
 	r.restart(wired)
 	end := r.end()
-	for _, i := range []int{4, 5, 6, 9, 0} { // what is told of the others is the present state, which has moved on
+	for _, i := range []int{4, 5, 6, 9, 10, 11, 12, 0} { // what is told of the others is the present state, which has moved on
 		p := posts[i]
 		sameAnswer(t, p.path+" after a restart", first[i], r.under(fmt.Sprint("key ", i), p.path, p.body))
 		r.under(fmt.Sprint("key ", i), posts[i].path, p.other).refused(t, http.StatusConflict, domain.KindConflict, "idempotency key")

@@ -382,3 +382,25 @@ func deployed(model domain.ModelID, version int, id domain.RunID) event.Event {
 	d := event.Digest([]byte(id))
 	return event.Event{Kind: event.KindPool, ID: pool.ID, Data: &pool.ModelDeployed{Model: model, Version: version, Run: id, Kind: "mlp", Weights: d, Layout: d, Data: d, Where: pool.WhereHub}}
 }
+
+// trained are the facts of a run that has merged one round and ended.
+func trained(t testing.TB, id domain.RunID) []event.Event {
+	t.Helper()
+	base, model := event.Digest([]byte("base")), event.Digest([]byte(id))
+	data := run.Dataset{Blob: base, Samples: 100, Heldout: 10, Features: 4, Classes: 2, Block: 100}
+	spec, err := run.Resolve(run.Spec{Name: "past", Epochs: 1, Batch: 10, Chunk: 100}, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []event.Event
+	for _, d := range []event.Data{
+		&run.Submitted{Spec: spec, Data: data},
+		&run.Initialised{Slot: "m.0", Base: base, Layout: base, Params: 1},
+		&run.RoundOpened{Round: 1, Base: base, Chunks: []domain.ChunkID{0}, Deadline: 1},
+		&run.RoundMerged{Round: 1, Base: base, NextBase: model, NextMomentum: model},
+		&run.Completed{Model: model},
+	} {
+		out = append(out, event.Event{Kind: event.KindRun, ID: string(id), Data: d})
+	}
+	return out
+}

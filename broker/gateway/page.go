@@ -26,8 +26,13 @@ type listBody[T any] struct {
 	Body []T
 }
 
-// pageOf cuts the page out of a whole list; path is the list's own, with a query of its own or none.
+// pageOf cuts the page out of a whole list; path is the list's own.
 func pageOf[T any](g *Gateway, p Page, path string, all []T, id func(T) string) (*listBody[T], error) {
+	return pageWith(g, p, path, url.Values{}, all, id)
+}
+
+// pageWith does so for a list that is asked for with a query of its own, which the next page repeats.
+func pageWith[T any](g *Gateway, p Page, path string, q url.Values, all []T, id func(T) string) (*listBody[T], error) {
 	from := 0
 	if p.After != "" {
 		for from < len(all) && id(all[from]) != p.After {
@@ -44,7 +49,9 @@ func pageOf[T any](g *Gateway, p Page, path string, all []T, id func(T) string) 
 	to := min(from+min(limit, maxPage), len(all))
 	out := &listBody[T]{Body: append([]T{}, all[from:to]...)}
 	if to < len(all) {
-		out.Link = nextLink(path, url.Values{"after": {id(all[to-1])}, "limit": {strconv.Itoa(limit)}})
+		q.Set("after", id(all[to-1]))
+		q.Set("limit", strconv.Itoa(limit))
+		out.Link = nextLink(path, q)
 	}
 	return out, nil
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -33,8 +33,8 @@ func usageCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var r usage.Report
-			if err := cl.call(c.Context(), http.MethodGet, "/api/v1/usage"+q, nil, &r); err != nil {
+			r, err := readUsage(c.Context(), cl, q)
+			if err != nil {
 				return err
 			}
 			switch {
@@ -49,6 +49,16 @@ func usageCommand(a *app) *cobra.Command {
 	c.Flags().StringVar(&since, "since", "", "begin with the hour of a time (2026-11-30T12:00:00Z), a day (2026-11-30), or some time ago (24h)")
 	c.Flags().BoolVar(&asCSV, "csv", false, "print comma-separated values, one line for each run, machine and key")
 	return c
+}
+
+// readUsage joins a report's pages; each tells the total of all of them, and the last one is the newest.
+func readUsage(ctx context.Context, cl *client, q string) (usage.Report, error) {
+	all := usage.Report{Runs: []usage.Row{}, Machines: []usage.Row{}, Keys: []usage.Row{}}
+	err := eachPage(ctx, cl, "/api/v1/usage"+q, func(page usage.Report) {
+		page.Runs, page.Machines, page.Keys = append(all.Runs, page.Runs...), append(all.Machines, page.Machines...), append(all.Keys, page.Keys...)
+		all = page
+	})
+	return all, err
 }
 
 // usageSince makes the query of --since.
