@@ -30,6 +30,9 @@ func (g *Gateway) registerMachines(api huma.API) {
 		func(_ context.Context, in *Page) (*listBody[fleet.Machine], error) {
 			var all []fleet.Machine
 			g.cfg.Views.Engine.Read(func(uint64) { all = g.cfg.Views.Fleet.List() })
+			for i := range all {
+				g.measured(&all[i])
+			}
 			return pageOf(g, *in, "/api/v1/machines", all, func(m fleet.Machine) string { return string(m.ID) })
 		})
 	huma.Register(api, op("show-machine", http.MethodGet, "/api/v1/machines/{id}", "Show a machine"),
@@ -64,9 +67,15 @@ func (g *Gateway) showMachine(verb, key string) (*machineBody, error) {
 	if err != nil {
 		return nil, g.problemOf(err)
 	}
-	if g.cfg.Agents != nil {
-		said, _ := g.cfg.Agents.Telemetry(m.ID)
-		m.Sandbox = said.Sandbox
-	}
+	g.measured(&m)
 	return &machineBody{Body: m}, nil
+}
+
+// measured adds what the machine said of itself.
+func (g *Gateway) measured(m *fleet.Machine) {
+	if g.cfg.Agents == nil {
+		return
+	}
+	said, _ := g.cfg.Agents.Telemetry(m.ID)
+	m.Sandbox, m.Vitals = said.Sandbox, said.Vitals
 }

@@ -48,7 +48,11 @@ func (s *Service) handle(account string, data []byte, send func([]byte)) {
 // enter puts the request to work, or in the place of an older one that waits.
 func (s *Service) enter(in *incoming) {
 	s.mu.Lock()
-	s.said[in.machine] = in.request.Beat
+	beat := in.request.Beat
+	if beat.Vitals == nil { // nothing measured anew
+		beat.Vitals = s.said[in.machine].Vitals
+	}
+	s.said[in.machine] = beat
 	s.wishes.granted(in.machine, in.request.Logs)
 	in.request.Logs = nil
 	g := s.gates[in.machine]

@@ -21,6 +21,7 @@ func checkRequest(r *SyncRequest) error {
 	c.digests("missing", r.Missing, MaxWanted)
 	c.text("sandbox", r.Beat.Sandbox)
 	c.pieces(r.Logs)
+	c.vitals(r.Beat.Vitals)
 	for i := range r.Slots {
 		if c.err != nil {
 			break

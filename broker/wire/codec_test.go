@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tensorturn/domain"
+	"tensorturn/domain/machine"
 	"tensorturn/domain/pack"
 	"tensorturn/domain/run"
 )
@@ -19,7 +20,8 @@ func sampleRequest() *SyncRequest {
 	loss := 0.25
 	return &SyncRequest{
 		Version: Version, Incarnation: "i-1", Counter: 7, Head: []byte{1}, Build: "dev",
-		Beat:    Telemetry{CPUs: 2, Memory: 1 << 30, OS: "linux", Arch: "amd64"},
+		Beat: Telemetry{CPUs: 2, Memory: 1 << 30, OS: "linux", Arch: "amd64", Vitals: &machine.Vitals{CPU: "x", Load: &loss,
+			Memory: machine.Space{Total: 8, Free: 4}, GPUs: []machine.GPU{{UUID: "GPU-1", Name: "RTX", Busy: &loss, Celsius: &loss}}, SlotGPUs: []string{"GPU-1", ""}}},
 		Missing: []domain.Digest{digest},
 		Slots: []SlotReport{{
 			Run: "r-1", Epoch: 12, Phase: PhaseOffered, Number: 2, Progress: 99, Loss: &loss, Speed: 120.5, Upload: 0.75,
@@ -90,6 +92,11 @@ func TestDecodeRequestRefuses(t *testing.T) {
 		{"blob not a digest", func(r *SyncRequest) { r.Slots[0].Offer.Blob = "../x" }, "not a SHA-256"},
 		{"unknown codec", func(r *SyncRequest) { r.Slots[0].Offer.Codec = "zip" }, "codec"},
 		{"long error", func(r *SyncRequest) { r.Slots[0].Error = strings.Repeat("e", MaxText+1) }, "error has 1025 bytes"},
+		{"too many gpus", func(r *SyncRequest) { r.Beat.Vitals.GPUs = make([]machine.GPU, machine.MaxGPUs+1) }, "65 gpus"},
+		{"a gpu without uuid", func(r *SyncRequest) { r.Beat.Vitals.GPUs[0].UUID = "" }, "without a uuid"},
+		{"a long gpu name", func(r *SyncRequest) { r.Beat.Vitals.GPUs[0].Name = strings.Repeat("g", machine.MaxDeviceText+1) }, "gpu name has 129 bytes"},
+		{"a temperature that is none", func(r *SyncRequest) { r.Beat.Vitals.GPUs[0].Celsius = &nan }, "gpu reading is not finite"},
+		{"a load beyond all cores", func(r *SyncRequest) { two := 2.0; r.Beat.Vitals.Load = &two }, "load is beyond 1"},
 		{"missing not digests", func(r *SyncRequest) { r.Missing[0] = "x" }, "missing is not"},
 	}
 	for _, c := range cases {

@@ -6,6 +6,7 @@ package wire
 
 import (
 	"tensorturn/domain"
+	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
 )
 
@@ -46,6 +47,8 @@ type Telemetry struct {
 	Arch   string `msgpack:"arch"`
 	// Sandbox is what holds programs of process runs on this machine, and whether it proved itself; empty before that.
 	Sandbox string `msgpack:"sandbox,omitempty"`
+	// Vitals is what the machine measures of its hardware; nil when nothing was measured anew since the last sync.
+	Vitals *machine.Vitals `msgpack:"vitals,omitempty"`
 }
 
 // Phase is what a slot is doing.
