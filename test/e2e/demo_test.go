@@ -37,3 +37,32 @@ func TestDemo(t *testing.T) {
 	}
 	t.Logf("%+v", d)
 }
+
+// The ensemble demo: members vote although a machine was killed for good, and the vote is deployed and asked with a key.
+func TestDemoEnsemble(t *testing.T) {
+	t.Parallel()
+	p := kit.NewPool(t, binary, lease)
+	s := p.RunFor(4*time.Minute, "demo", "--mode", "ensemble", "--json")
+	if s.Code != 0 {
+		t.Fatalf("exit code %d\n%s%s", s.Code, s.Out, s.Err)
+	}
+	var d struct {
+		Voted        int     `json:"members_voted"`
+		Accuracy     float64 `json:"accuracy_vote"`
+		Mean         float64 `json:"accuracy_mean_single"`
+		NLL          float64 `json:"nll_vote"`
+		MeanNLL      float64 `json:"nll_mean_single"`
+		Disagreement float64 `json:"disagreement"`
+		Seconds      float64 `json:"seconds"`
+		Replay       string  `json:"replay"`
+		Prediction   bool    `json:"prediction_ok"`
+		WrongKey     int     `json:"wrong_key_status"`
+	}
+	if err := json.Unmarshal([]byte(s.Out), &d); err != nil {
+		t.Fatalf("%v in %s", err, s.Out)
+	}
+	if d.Voted < 4 || d.Accuracy <= d.Mean || d.NLL >= d.MeanNLL || d.Disagreement <= 0 || d.Seconds <= 0 || d.Replay != "bit-exact" || !d.Prediction || d.WrongKey != 401 {
+		t.Errorf("the demo shows %+v", d)
+	}
+	t.Logf("%+v", d)
+}
