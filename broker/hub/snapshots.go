@@ -85,6 +85,7 @@ func (s *Service) restore(ctx context.Context) (*Base, error) {
 			f.Resume(snap.Seq)
 		}
 		s.snaps.last = snap.Seq
+		s.cfg.Logger.Debug().Uint64("seq", snap.Seq).Msg("started from a snapshot")
 		return base, nil
 	}
 	return nil, nil

@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 //	rekey FILE KEY          write the hub's operator.json with another key
 //	revoke-all              revoke every API key
 //	wrongkey FILE           write the hub's operator.json with a key that is well made and not the hub's
+//	spoil DIR               change the last byte of every file in the folder
 //	key FILE                write the public key that the last command's JSON names
 //	until PATTERN COMMAND.. run a command until it prints the text, for at most patience
 func TestScripts(t *testing.T) {
@@ -53,7 +54,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "ready": ready, "keep": keep, "forge": forge, "mistype": mistype, "until": until, "wrongkey": wrongKey, "rekey": rekey, "revoke-all": revokeAll, "key": writeKey,
+			"exits": exits, "ready": ready, "keep": keep, "forge": forge, "mistype": mistype, "until": until, "wrongkey": wrongKey, "rekey": rekey, "revoke-all": revokeAll, "key": writeKey, "spoil": spoil,
 		},
 		RequireExplicitExec: true, UpdateScripts: *update,
 	})
@@ -181,4 +182,21 @@ func writeKey(ts *testscript.TestScript, neg bool, args []string) {
 	var v struct{ Key string }
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &v))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(v.Key+"\n"), 0o600))
+}
+
+func spoil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: spoil DIR")
+	}
+	files, err := filepath.Glob(filepath.Join(ts.MkAbs(args[0]), "*"))
+	ts.Check(err)
+	if len(files) == 0 {
+		ts.Fatalf("%s is empty", args[0])
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		ts.Check(err)
+		b[len(b)-1] ^= 1
+		ts.Check(os.WriteFile(f, b, 0o600))
+	}
 }
