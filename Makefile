@@ -7,7 +7,7 @@ SEEDS ?= 100
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-outsiders test-v2-client check sim sim-bugs chaos test-torch bench experiments exactness exactness-arm64 image clean faults faults-mutations durability corruption churn soak
+.PHONY: help build demo test test-outsiders test-v2-client check sim sim-bugs chaos fuzz test-torch bench experiments exactness exactness-arm64 image clean faults faults-mutations durability corruption churn soak
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,6 +66,9 @@ churn: ## FAULTS_N=120 kills of hub, agents and trainers in MINUTES=10, and how 
 
 soak: ## MINUTES=30 of work with forced failures: memory, descriptors and goroutines of hub and agents stay flat
 	$(FAULTS) -do soak -minutes $(or $(MINUTES),30)
+
+fuzz: ## every fuzz target for FUZZTIME=40s, one after another, as a table; some: ONLY=safetensors
+	@GO='$(GO)' FUZZTIME='$(or $(FUZZTIME),40s)' ONLY='$(or $(ONLY),.)' test/fuzz/run.sh
 
 bench: build ## speeds, ratios and memory, with the machine named
 	$(GO) run ./test/bench
