@@ -48,13 +48,21 @@ func (s *Service) collect(ctx context.Context, c *collector, now time.Time) (rem
 		before = s.merging // what a long merge has written is named by nobody yet
 	}
 	s.mu.Unlock()
+	return c.sweep(ctx, before, func() (refs []domain.Digest, err error) {
+		err = s.Read(ctx, func(core *Core) { refs = core.References() })
+		return refs, err
+	})
+}
+
+// sweep removes what was stored before a time and nobody refers to. The references are asked after the list was made: an
+// object of the list that has found an owner since then stays.
+func (c *collector) sweep(ctx context.Context, before time.Time, references func() ([]domain.Digest, error)) (removed int, bytes int64, err error) {
 	old, err := c.old(ctx, before)
 	if err != nil || len(old) == 0 {
 		return 0, 0, err
 	}
-	// The references are asked after the list was made: an object of the list that has found an owner since then stays.
-	var refs []domain.Digest
-	if err := s.Read(ctx, func(core *Core) { refs = core.References() }); err != nil {
+	refs, err := references()
+	if err != nil {
 		return 0, 0, err
 	}
 	live, err := c.mark(ctx, refs)
@@ -65,7 +73,7 @@ func (s *Service) collect(ctx context.Context, c *collector, now time.Time) (rem
 		if _, ok := live[o.Digest]; ok {
 			continue
 		}
-		if err := s.cfg.Blobs.Delete(ctx, o.Digest); err != nil {
+		if err := c.blobs.Delete(ctx, o.Digest); err != nil {
 			return removed, bytes, fmt.Errorf("delete blob %s: %w", o.Digest, err)
 		}
 		removed++

@@ -38,6 +38,8 @@ const (
 	markAdoptedBefore
 	markAdoptedPrefix
 	markLateCounted
+	markCollected
+	markSecondHub
 	markCount
 )
 
@@ -53,6 +55,7 @@ func (m mark) String() string {
 		"an overlapping contribution cut to its prefix", "a speculative copy begun", "a speculative copy counted first", "a speculative copy lost to the other one",
 		"a copy left alone when the other holder lost its lease", "a late delta adopted", "a late delta of the previous round's base adopted",
 		"a late delta cut to its prefix", "a late delta counted",
+		"orphans collected", "a second hub refused",
 	}[m]
 }
 

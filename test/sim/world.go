@@ -160,6 +160,7 @@ func (w *world) begin() {
 		w.k.at(w.opt.Timing.Lease, func() { w.log.Corrupt(1, func(b []byte) []byte { b[len(b)-1] ^= 1; return b }) })
 	}
 	w.nemesis.start()
+	(&janitor{w: w, luck: newLuck(w.opt.Seed, streamJanitor)}).start()
 }
 
 // join enrols a machine and starts its agent.
