@@ -95,8 +95,8 @@ func (p *demoProcesses) explain(err error) error {
 	return err
 }
 
-// start brings up the hub and the agents and returns when all machines are online.
-func (p *demoProcesses) start(ctx context.Context) (*client, error) {
+// startHub brings up the hub.
+func (p *demoProcesses) startHub(ctx context.Context) (*client, error) {
 	hubDir := filepath.Join(p.dir, "hub")
 	if _, err := p.spawn("hub", "hub", "start", "--dir", hubDir, "--listen", "127.0.0.1:0", "--lease", demoLease.String(), "--min-free", itoa(demoMinFree), "--log-level", "warn"); err != nil {
 		return nil, err
@@ -111,6 +111,12 @@ func (p *demoProcesses) start(ctx context.Context) (*client, error) {
 		cl, err = newClient(c)
 		return err == nil, err
 	})
+	return cl, err
+}
+
+// start brings up the hub and the agents and returns when all machines are online.
+func (p *demoProcesses) start(ctx context.Context) (*client, error) {
+	cl, err := p.startHub(ctx)
 	if err != nil {
 		return nil, err
 	}

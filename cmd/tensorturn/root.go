@@ -57,7 +57,7 @@ func newRoot(a *app) *cobra.Command {
 	})
 	root.AddCommand(
 		hubCommand(a), agentCommand(a), tokenCommand(a), keyCommand(a), credentialCommand(a), machineCommand(a),
-		runCommand(a), eventsCommand(a), webhookCommand(a), usageCommand(a), logCommand(a), modelCommand(a), demoCommand(a), versionCommand(a),
+		runCommand(a), eventsCommand(a), webhookCommand(a), usageCommand(a), logCommand(a), modelCommand(a), demoCommand(a), drillCommand(a), versionCommand(a),
 	)
 	return root
 }
