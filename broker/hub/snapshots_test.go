@@ -276,7 +276,8 @@ func TestRebuildFromASnapshot(t *testing.T) {
 		time.Sleep(time.Minute) // of the bubble: rebuilds are paced
 		r.submit("r-4")
 		p.same(t, r.s)
-		events := r.events
+		var events []event.Envelope
+		p.must(r.s.Read(t.Context(), func(*Core) { events = r.events }))
 		if len(events) == 0 || events[0].Seq != p.last+1 {
 			t.Errorf("listeners were given %d events again", len(events))
 		}
