@@ -63,7 +63,7 @@ func (t *Trainer) LoadState(ctx context.Context, r io.Reader) error {
 	if !t.Keeps() {
 		return domain.Invalid(op, "the script on this machine keeps no checkpoints", "install the same release everywhere")
 	}
-	f, err := t.root.OpenFile(stateFile, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	f, err := createFile(t.root, stateFile)
 	if err != nil {
 		return domain.Unavailable(op, "the work folder cannot be written", "check the disk of the agent's directory", err)
 	}
@@ -162,8 +162,12 @@ func (t *Trainer) takeOutput() error {
 
 // loadAlone puts trained weights where the program would have left them.
 func (t *Trainer) loadAlone(weights io.Reader) error {
-	path := filepath.Join(t.place.output, t.job.Spec.Output)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	var f *os.File
+	root, err := os.OpenRoot(t.place.output)
+	if err == nil {
+		f, err = createFile(root, t.job.Spec.Output)
+		_ = root.Close()
+	}
 	if err != nil {
 		return domain.Unavailable("load weights", "the output folder cannot be written", "check the disk of the agent's directory", err)
 	}
@@ -340,7 +344,7 @@ func measured(o vote.Outputs) (m trainer.Metrics, err error) {
 
 // predictAlone runs the spec's predict command to its end. input is a file of the work folder; "" asks for the held-out rows.
 func (t *Trainer) predictAlone(ctx context.Context, input string) error {
-	model, err := os.OpenFile(filepath.Join(t.place.work, modelFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	model, err := createFile(t.root, modelFile)
 	if err == nil {
 		err = errors.Join(t.saveOutput(ctx, model), model.Close())
 	}

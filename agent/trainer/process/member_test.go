@@ -3,8 +3,10 @@ package process
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -200,5 +202,38 @@ func TestServing(t *testing.T) {
 	}
 	if y, err := tr.Predict(t.Context(), make([]float32, 12)); err != nil || len(y) != 6 {
 		t.Errorf("%v, %v", y, err)
+	}
+}
+
+// What a program leaves in its work folder under the name of a file that the agent writes next is neither followed out of the
+// sandbox nor waited for.
+func TestMemberTrapsInItsFolder(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, trap := range map[string]string{"a link out": "ln -s %s ", "a pipe": ": %s; mkfifo ", "a folder": ": %s; mkdir -p "} {
+		t.Run(name, func(t *testing.T) {
+			outside := filepath.Join(t.TempDir(), "authorized_keys")
+			if err := os.WriteFile(outside, []byte("untouched"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			tr := member(t, memberJob(t, "alone", func(s *run.Spec) {
+				set := fmt.Sprintf(trap, outside)
+				s.Command = []string{"sh", "-c", `cd "$TENSORTURN_WORK_DIR"; ` + set + modelFile + "; " + set + inputFile + "; exec " + exe + " trainer alone"}
+			}))
+			if _, err := tr.Train(t.Context(), 0, nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := tr.Outputs(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			if _, err := tr.Predict(t.Context(), make([]float32, 12)); err != nil {
+				t.Error(err)
+			}
+			if b, err := os.ReadFile(outside); err != nil || string(b) != "untouched" {
+				t.Errorf("the agent wrote %d bytes outside: %v", len(b), err)
+			}
+		})
 	}
 }

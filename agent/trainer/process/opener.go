@@ -180,7 +180,7 @@ func (t *Trainer) open(ctx context.Context) error {
 	}
 	t.opener.runs(t.unit, true)
 	if t.job.Rows != nil {
-		if err := t.writeRows(p.work); err != nil {
+		if err := t.writeRows(); err != nil {
 			return domain.Unavailable(opOpen, "the work folder cannot be written", "check the disk of the agent's directory", err)
 		}
 		p.rows = filepath.Join(p.work, rowsFile)

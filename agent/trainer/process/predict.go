@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 
 	"tensorturn/domain"
 	"tensorturn/domain/safetensors"
@@ -52,7 +50,7 @@ func (t *Trainer) Predict(ctx context.Context, features []float32) ([]float32, e
 }
 
 func (t *Trainer) writeInput(features []float32, rows, width int64) error {
-	f, err := t.root.OpenFile(inputFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := createFile(t.root, inputFile)
 	if err != nil {
 		return err
 	}
@@ -110,8 +108,8 @@ func (t *Trainer) readOutput(rows, classes int64) ([]float32, error) {
 }
 
 // writeRows tells a member which sample to train in the place of each.
-func (t *Trainer) writeRows(dir string) error {
-	f, err := os.OpenFile(filepath.Join(dir, rowsFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+func (t *Trainer) writeRows() error {
+	f, err := createFile(t.root, rowsFile)
 	if err != nil {
 		return err
 	}

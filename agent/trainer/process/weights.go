@@ -44,6 +44,15 @@ func openPlain(root *os.Root, name string) (*os.File, *Failure) {
 	return f, nil
 }
 
+// createFile makes a file anew for the program to read. What the program has put in its place goes first: a link would have us
+// write outside of its sandbox, a pipe would hold us for ever. What it puts there in between is refused.
+func createFile(root *os.Root, name string) (*os.File, error) {
+	if err := root.RemoveAll(name); err != nil {
+		return nil, err
+	}
+	return root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+}
+
 // Init implements trainer.Trainer: the weights that the program had when it said hello.
 func (t *Trainer) Init(ctx context.Context) error {
 	if err := t.usable(ctx); err != nil || t.alone() {
@@ -69,7 +78,7 @@ func (t *Trainer) Load(ctx context.Context, weights io.Reader) error {
 	if t.alone() {
 		return t.loadAlone(weights)
 	}
-	f, err := t.root.OpenFile(loadFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := createFile(t.root, loadFile)
 	if err != nil {
 		return domain.Unavailable("load weights", "the work folder cannot be written", "check the disk of the agent's directory", err)
 	}
