@@ -200,6 +200,9 @@ func desire(t *testing.T, d *datadriven.TestData, s string) wire.SlotDesire {
 		case "cut":
 			k := integer(t, value)
 			out.Cut = &k
+		case "adopt": // adopt=LEASE:CHUNKS
+			lease, keep, _ := strings.Cut(value, ":")
+			out.Adopt = &wire.Adopt{Late: domain.Epoch(integer(t, lease)), Keep: integer(t, keep)}
 		case "done":
 			out.Done = true
 		case "nojob":

@@ -54,6 +54,7 @@ func (s *slot) adopt(l *lease, a *wire.Adopt) {
 func (l *lease) prepareAfterAll() {
 	l.adopted = false
 	l.fromBase()
+	l.lost = false // what is loaded is the base
 }
 
 // outlast drops late work that two rounds have passed over: its base is too old.

@@ -34,6 +34,9 @@ func line(e Effect) string {
 	case PredictMember:
 		return fmt.Sprintf("slot %d: answer the held-out rows (epoch %d)", e.Slot, e.Epoch)
 	case Abandon:
+		if e.Keep {
+			return fmt.Sprintf("slot %d: abandon epoch %d, keeping its snapshots", e.Slot, e.Epoch)
+		}
 		return fmt.Sprintf("slot %d: abandon epoch %d", e.Slot, e.Epoch)
 	case CloseTrainer:
 		return fmt.Sprintf("slot %d: close the trainer", e.Slot)
@@ -81,6 +84,9 @@ func renderSync(r *wire.SyncRequest) string {
 		}
 		if s.Offer != nil {
 			fmt.Fprintf(&b, " offer=%s chunks=%v boundaries=%v steps=%d", s.Offer.Blob, s.Offer.Chunks, s.Offer.Boundaries, s.Offer.Steps)
+		}
+		if s.Late != nil {
+			fmt.Fprintf(&b, " late=%d chunks=%v boundaries=%v", s.Late.Epoch, s.Late.Chunks, s.Late.Boundaries)
 		}
 		if s.Init != nil {
 			fmt.Fprintf(&b, " init=%s", s.Init.Base)
