@@ -28,8 +28,8 @@ const (
 	MaxBody      = 16 << 20         // bytes of one request: 4,096 rows of 300 features as text
 	MaxRows      = 4096             // of one request
 	MaxValues    = 4 << 20          // of one request: what MaxBody holds in the densest form
-	MaxInflight  = 512              // requests in work whose body is at most smallBody
-	MaxLarge     = 8                // requests in work with a larger body
+	MaxInflight  = 512              // requests in work whose body is at most smallBody; one key has at most as many as are free
+	MaxLarge     = 8                // requests in work with a larger body; of these too
 	smallBody    = 64 << 10         // a row of thousands of features
 	bodyTime     = 30 * time.Second // for a body: 16 MiB at 4.5 Mbit/s
 	answerTime   = 30 * time.Second // for an answer, once it is written
@@ -83,8 +83,8 @@ type Config struct {
 // API is the handler of everything under /v2. Start begins to record usage, Stop ends it.
 type API struct {
 	cfg   Config
-	small chan struct{} // places of requests in work
-	large chan struct{}
+	small *places // of requests in work
+	large *places
 	rates rates
 	made  versions
 	usage *usage
@@ -93,7 +93,7 @@ type API struct {
 
 // New makes the handler.
 func New(cfg Config) *API {
-	a := &API{cfg: cfg, small: make(chan struct{}, MaxInflight), large: make(chan struct{}, MaxLarge)}
+	a := &API{cfg: cfg, small: newPlaces(MaxInflight), large: newPlaces(MaxLarge)}
 	a.usage = newUsage(cfg)
 	return a
 }

@@ -38,11 +38,11 @@ func (a *API) predict(w http.ResponseWriter, r *http.Request, t target) (code, r
 	if f := acceptable(r); f != nil {
 		return f.write(w), 0
 	}
-	places, f := a.enter(r.ContentLength)
+	leave, f := a.enter(t.caller.Key, r.ContentLength)
 	if f != nil {
 		return f.write(w), 0
 	}
-	defer func() { <-places }()
+	defer leave()
 	buf := buffers.Get().(*buffer)
 	defer buf.free()
 	v, said, q, f := a.ask(w, r, t, buf)

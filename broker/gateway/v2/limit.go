@@ -50,18 +50,54 @@ func (s *rates) of(c Caller, perSecond float64) *rate.Limiter {
 	return l
 }
 
-// enter takes a place among the requests in work. leave gives it back.
-func (a *API) enter(size int64) (leave chan struct{}, f *fail) {
-	places := a.small
+// places counts the requests in work. One key never holds more of them than are left free: it gets at most half, two get a
+// third each, and there is always one left for a key that has none until as many keys as places ask at once. A place is
+// held while a body is on its way, so that without this one key could shut out all others by sending slowly.
+type places struct {
+	most int
+
+	mu    sync.Mutex
+	taken int
+	byKey map[domain.KeyID]int
+}
+
+func newPlaces(most int) *places { return &places{most: most, byKey: map[domain.KeyID]int{}} }
+
+// enter takes a place for a request of the key, or says why there is none. leave gives it back.
+func (p *places) enter(k domain.KeyID) *fail {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free, held := p.most-p.taken, p.byKey[k]
+	switch {
+	case free == 0:
+		return &fail{http.StatusServiceUnavailable, fmt.Sprintf("%d requests are in work, the limit", p.most), retryAfter}
+	case held >= free:
+		return &fail{http.StatusServiceUnavailable, fmt.Sprintf("%d requests of this key are in work, its share of %d", held, p.most), retryAfter}
+	}
+	p.taken++
+	p.byKey[k]++
+	return nil
+}
+
+func (p *places) leave(k domain.KeyID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken--
+	if p.byKey[k]--; p.byKey[k] == 0 {
+		delete(p.byKey, k)
+	}
+}
+
+// enter takes a place among the requests in work with bodies of such a size. leave gives it back.
+func (a *API) enter(k domain.KeyID, size int64) (leave func(), f *fail) {
+	p := a.small
 	if size < 0 || size > smallBody {
-		places = a.large
+		p = a.large
 	}
-	select {
-	case places <- struct{}{}:
-		return places, nil
-	default:
-		return nil, &fail{http.StatusServiceUnavailable, fmt.Sprintf("%d requests are in work, the limit", cap(places)), retryAfter}
+	if f := p.enter(k); f != nil {
+		return nil, f
 	}
+	return func() { p.leave(k) }, nil
 }
 
 // versions keeps what a deployed version is made of and what goes in and out of it: a number is never used twice under one

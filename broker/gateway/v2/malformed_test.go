@@ -163,33 +163,65 @@ func TestMostRows(t *testing.T) {
 	}
 }
 
-// Beyond the requests in work there is 503 and a time to come again; large bodies have places of their own, so that they
-// cannot shut out small ones.
+// Beyond its share of the requests in work a key gets 503 and a time to come again, and other keys are served; large bodies
+// have places of their own, so that they cannot shut out small ones.
 func TestPlaces(t *testing.T) {
 	w := newWorld(t)
+	const share = v2.MaxLarge / 2
 	w.backend.release, w.backend.entered = make(chan struct{}), make(chan struct{}, v2.MaxLarge+1)
 	const row = `{"inputs":[{"name":"input","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]}`
 	large := row + strings.Repeat(" ", 65<<10)
 	done := make(chan int)
-	ask := func(body string) { done <- w.infer(body).code }
-	for range v2.MaxLarge {
-		go ask(large)
+	ask := func(key, body string) { done <- w.send("POST", "/v2/models/digits/infer", key, body).code }
+	for range share {
+		go ask(digitsKey, large)
 	}
-	for range v2.MaxLarge {
+	for range share {
 		<-w.backend.entered
 	}
 	a := w.infer(large)
-	a.refused(t, 503, "8 requests are in work")
+	a.refused(t, 503, "4 requests of this key are in work, its share of 8")
 	if a.header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
-	go ask(row)
+	go ask(slowKey, large)
+	<-w.backend.entered
+	go ask(digitsKey, row)
 	<-w.backend.entered
 	close(w.backend.release)
-	for range v2.MaxLarge + 1 {
+	for range share + 2 {
 		if code := <-done; code != 200 {
 			t.Errorf("one that was in work got %d", code)
 		}
+	}
+}
+
+// A key that sends its bodies slowly takes its share of the places and no more: others go on being served.
+func TestSlowKeyShutsNobodyOut(t *testing.T) {
+	w := newWorld(t)
+	refused := 0
+	for range v2.MaxInflight/2 + 8 {
+		c, err := net.Dial("tcp", strings.TrimPrefix(w.server.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n", digitsKey)
+		b := make([]byte, 64)
+		n, err := c.Read(b) // 100 as soon as the body is waited for, in its place
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(b[:n]), " 503 ") {
+			refused++
+		}
+	}
+	if refused != 8 {
+		t.Errorf("%d were refused, want 8", refused)
+	}
+	a := w.send("POST", "/v2/models/digits/infer", slowKey, `{"inputs":[{"name":"input","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]}`)
+	if a.code != 200 {
+		t.Errorf("another key is shut out: %d %s", a.code, a.body)
 	}
 }
 
