@@ -6,9 +6,11 @@
 package ballot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
@@ -75,27 +77,33 @@ func (b Ballot) Count(ctx context.Context, outputs, data blob.Get) (run.Voted, e
 			return run.Voted{}, fmt.Errorf("%s: read labels: %w", op, err)
 		}
 	}
-	var faults []error
-	for i, v := range all {
-		o, err := b.read(ctx, v, stride, outputs)
-		if err == nil {
-			err = b.agree(&in, o)
+	outs, faults, err := b.readAll(ctx, all, stride, outputs)
+	if err != nil {
+		return run.Voted{}, fmt.Errorf("%s: %w", op, err)
+	}
+	if !b.Packed {
+		in.Labels = truth(outs)
+	}
+	for i, o := range outs {
+		if o == nil {
+			continue
 		}
-		var theirs *InputError
-		switch {
-		case err == nil && i < len(b.Voters):
+		switch err := b.agree(in.Labels, o); {
+		case err != nil:
+			faults = append(faults, &InputError{Input: all[i], Err: err})
+		case i < len(b.Voters):
 			in.Members = append(in.Members, o.Probabilities)
-		case err == nil:
-			in.Single = o.Probabilities
-		case errors.As(err, &theirs):
-			theirs.Input = v
-			faults = append(faults, theirs)
 		default:
-			return run.Voted{}, fmt.Errorf("%s: %w", op, err)
+			in.Single = o.Probabilities
 		}
 	}
 	if len(faults) > 0 {
-		return run.Voted{}, errors.Join(faults...)
+		slices.SortFunc(faults, func(x, y *InputError) int { return cmp.Compare(x.Input.Member, y.Input.Member) })
+		joined := make([]error, len(faults))
+		for i, f := range faults {
+			joined[i] = f
+		}
+		return run.Voted{}, errors.Join(joined...)
 	}
 	r, err := vote.Compute(in, b.Rule)
 	var bad *vote.MemberError
@@ -155,19 +163,64 @@ func (b Ballot) read(ctx context.Context, v run.VoteInput, stride int, get blob.
 	return vote.Outputs{}, err
 }
 
-// agree takes the labels of a program's outputs, which must be the same for all members.
-func (b Ballot) agree(in *vote.Input, o vote.Outputs) error {
+// readAll reads the outputs of all, nil for those with a fault.
+func (b Ballot) readAll(ctx context.Context, all []run.VoteInput, stride int, get blob.Get) (outs []*vote.Outputs, faults []*InputError, err error) {
+	outs = make([]*vote.Outputs, len(all))
+	for i, v := range all {
+		o, err := b.read(ctx, v, stride, get)
+		var theirs *InputError
+		switch {
+		case err == nil:
+			outs[i] = &o
+		case errors.As(err, &theirs):
+			theirs.Input = v
+			faults = append(faults, theirs)
+		default:
+			return nil, nil, err
+		}
+	}
+	return outs, faults, nil
+}
+
+// truth gives the labels that most members say, of as many the first: one machine that lies about the rows must not make
+// liars of all others. nil when nobody says any.
+func truth(outs []*vote.Outputs) []int32 {
+	var said [][]int32
+	var by []int
+	for _, o := range outs {
+		if o == nil || o.Labels == nil {
+			continue
+		}
+		i := slices.IndexFunc(said, func(l []int32) bool { return slices.Equal(l, o.Labels) })
+		if i < 0 {
+			said, by = append(said, o.Labels), append(by, 0)
+			i = len(said) - 1
+		}
+		by[i]++
+	}
+	best := -1
+	for i, n := range by {
+		if best < 0 || n > by[best] {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	return said[best]
+}
+
+// agree refuses a program's outputs with labels that are not those of most members.
+func (b Ballot) agree(labels []int32, o *vote.Outputs) error {
 	switch {
 	case b.Packed:
 		return nil // the data's own are the truth
 	case o.Labels == nil:
-		return &InputError{Err: domain.Invalid("", "it has no labels, and the run's data has none", "")}
-	case in.Labels == nil:
-		in.Labels = o.Labels
+		return domain.Invalid("", "it has no labels, and the run's data has none", "")
 	}
-	for i, l := range in.Labels {
+	for i, l := range labels {
 		if o.Labels[i] != l {
-			return &InputError{Err: domain.Invalid("", fmt.Sprintf("row %d has class %d, other members say %d", i, o.Labels[i], l), "")}
+			return domain.Invalid("", fmt.Sprintf("row %d has class %d, other members say %d", i, o.Labels[i], l), "")
 		}
 	}
 	return nil

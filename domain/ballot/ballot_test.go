@@ -127,3 +127,17 @@ func TestTheSingleModelHasNoVote(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestOneLiarIsAlone: the first member says other labels than all others, and it is the one that leaves the vote.
+func TestOneLiarIsAlone(t *testing.T) {
+	s := store{}
+	liar := s.said(t, 4, func(o *vote.Outputs) {
+		for i := range o.Labels {
+			o.Labels[i] = 1 - o.Labels[i]
+		}
+	})
+	_, err := program(liar, s.said(t, 3, nil), s.said(t, 5, nil)).Count(context.Background(), s.get, nil)
+	if faults := Faults(err); len(faults) != 1 || faults[0].Input.Member != 1 {
+		t.Errorf("%v", err)
+	}
+}

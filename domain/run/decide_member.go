@@ -141,7 +141,7 @@ func decideOutputs(s *State, c RecordOutputs) ([]event.Data, error) {
 		if err := checkDigests(c, o.Blob); err != nil {
 			return nil, err
 		}
-		if o.Rows != s.Data.Heldout || o.Classes < 2 || s.Data.Classes > 0 && o.Classes != s.Data.Classes || !(o.Accuracy >= 0 && o.Accuracy <= 1) || !finite(o.Loss) {
+		if o.Rows < 1 || o.Rows != s.Data.Heldout || o.Classes < 2 || o.Classes != s.Data.Classes || !(o.Accuracy >= 0 && o.Accuracy <= 1) || !finite(o.Loss) {
 			return memberFailed(s, l, fmt.Sprintf("outputs of %d rows and %d classes with accuracy %v and loss %v, for %d held-out rows and %d classes",
 				o.Rows, o.Classes, o.Accuracy, o.Loss, s.Data.Heldout, s.Data.Classes), nil), nil
 		}

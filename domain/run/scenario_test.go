@@ -55,7 +55,7 @@ func (p *player) play(t *testing.T, d *datadriven.TestData) string {
 // run begins a run; train=(a,b) takes it to its first round with train leases for these slots.
 func (p *player) run(t *testing.T, d *datadriven.TestData) string {
 	spec := run.Spec{Name: "story", Batch: 10, Chunk: 10, Epochs: 1}
-	samples, slots := 100, []string{}
+	samples, heldout, slots := 100, -1, []string{}
 	for _, a := range d.CmdArgs {
 		switch a.Key {
 		case "train":
@@ -69,13 +69,17 @@ func (p *player) run(t *testing.T, d *datadriven.TestData) string {
 			continue
 		}
 		into := map[string]*int{"samples": &samples, "chunk": &spec.Chunk, "batch": &spec.Batch, "epochs": &spec.Epochs, "round": &spec.Round.Chunks,
-			"max": &spec.MaxChunksPerContribution, "evaluate": &spec.EvaluateEvery}[a.Key]
+			"max": &spec.MaxChunksPerContribution, "evaluate": &spec.EvaluateEvery, "heldout": &heldout}[a.Key]
 		if into == nil {
 			t.Fatalf("%s: no argument %q", d.Pos, a.Key)
 		}
 		*into = number(t, a.Vals[0])
 	}
-	p.world = newWorld(t, spec, dataset(samples))
+	data := dataset(samples)
+	if heldout >= 0 {
+		data.Heldout = heldout
+	}
+	p.world = newWorld(t, spec, data)
 	if len(slots) > 0 {
 		ids := make([]domain.SlotID, len(slots))
 		for i, s := range slots {
