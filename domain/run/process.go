@@ -16,6 +16,8 @@ const (
 	MaxCommandWords = 64   // far above what a person writes by hand
 	MaxCommandWord  = 1024 // bytes
 	MaxImage        = 255  // bytes of a container image's name
+	// DefaultOutput is what a member that does not speak leaves in its output folder.
+	DefaultOutput = "model.safetensors"
 	// ProcessBlock is the shuffle block of a process run. The data lie where the program has them, so blocks save no
 	// transfer; they bound what must be shuffled to find the samples of one chunk.
 	ProcessBlock = 1 << 16
@@ -29,6 +31,9 @@ func fillProcess(s *Spec) {
 		}
 	}
 	or(&s.Name, "run")
+	if len(s.Predict) > 0 && s.Mode == ModeEnsemble {
+		or(&s.Output, DefaultOutput) // who predicts by a command does not speak
+	}
 }
 
 // checkProcess checks what a process run says, and refuses settings that would have no effect.
@@ -39,9 +44,6 @@ func checkProcess(s *Spec) error {
 	}
 	if err == nil && len(s.Predict) > MaxCommandWords {
 		err = bad("predict", fmt.Sprintf("%d words long", len(s.Predict)), fmt.Sprintf("at most %d words", MaxCommandWords))
-	}
-	if err == nil && len(s.Predict) > 0 && s.Output == "" {
-		err = domain.Invalid(opSpec, "predict is set, but no output", "set output to the weights file that the script writes; with the helper give predict= to tensorturn.join")
 	}
 	err = first(err, checkWords("command", s.Command), checkWords("predict", s.Predict))
 	return first(err, checkImage(s),

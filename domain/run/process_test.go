@@ -120,3 +120,30 @@ func TestProcessSpecSurvivesTheLog(t *testing.T) {
 		}
 	}
 }
+
+// Who predicts by a command does not speak, so its weights have a name; without one the program shows what it is.
+func TestOutputOfAMember(t *testing.T) {
+	for _, c := range []struct {
+		mode         run.Mode
+		predict      []string
+		output, want string
+		refused      string
+	}{
+		{run.ModeEnsemble, nil, "", "", ""},
+		{run.ModeEnsemble, nil, "w.safetensors", "w.safetensors", ""},
+		{run.ModeEnsemble, []string{"p"}, "", run.DefaultOutput, ""},
+		{run.ModeEnsemble, []string{"p"}, "w.safetensors", "w.safetensors", ""},
+		{run.ModeFused, []string{"p"}, "", "", "predict is set, but the mode is fused"},
+	} {
+		s := processSpec()
+		s.Mode, s.Predict, s.Output = c.mode, c.predict, c.output
+		got, err := run.Resolve(s, processData(s))
+		if c.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		} else if err != nil || got.Output != c.want {
+			t.Errorf("%+v: %q, %v", c, got.Output, err)
+		}
+	}
+}

@@ -54,7 +54,8 @@ type Spec struct {
 	Network bool `yaml:"network" json:"network,omitempty" msgpack:"network,omitempty"`
 	// Container is the image that the program runs in, with docker or podman; machines with neither refuse the run.
 	Container string `yaml:"container" json:"container,omitempty" msgpack:"container,omitempty"`
-	// Output is the weights file that a program writes into its output folder when it is a member without the helper.
+	// Output is the weights file that a program writes into its output folder when it is a member without the helper. Left
+	// out, a program that ends well without a word is looked for under DefaultOutput.
 	Output string `yaml:"output" json:"output,omitempty" msgpack:"output,omitempty"`
 	// Predict is the command that predicts for a program without the helper: safetensors in and out, see PROTOCOL.md.
 	Predict []string `yaml:"predict" json:"predict,omitempty" msgpack:"predict,omitempty"`

@@ -106,6 +106,35 @@ func TestPlainTrainer(t *testing.T) {
 	}
 }
 
+// A program that knows nothing of the protocol is a member of an ensemble: no word in the spec, exit code 0 and a file.
+func TestMembersWithoutAWord(t *testing.T) {
+	p, _ := start(t, "a", "b")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "note.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	spec := fmt.Sprintf("mode: ensemble\ntrainer: process\ncode: %s\nbatch: 8\nepochs: 2\nensemble: {members: 3}\ndata: {samples: 240, heldout: 40, features: %d, classes: %d}\n", dir, plain.Features, plain.Classes)
+	slowly := fmt.Sprintf(`command: [sh, -c, 'for i in 1 2 3 4 5; do echo $i; sleep 1; done; exec "$0" trainer alone', %q]`, exe) // longer than a lease
+	quickly := fmt.Sprintf("command: [%q, trainer, alone]", exe)
+	for name, more := range map[string]string{"mute": quickly, "slow": slowly, "voting": fmt.Sprintf("%s\npredict: [%q, trainer, alone]", quickly, exe)} {
+		t.Run(name, func(t *testing.T) {
+			r := p.AwaitEnd(p.Submit(spec + more + "\n"))
+			if r.Phase != run.PhaseCompleted || len(r.Members) != 3 || (r.Vote != nil) != (name == "voting") || r.Totals.Expired != 0 {
+				t.Fatalf("%s: %s, %d members, vote %+v", r.Phase, r.Reason, len(r.Members), r.Vote)
+			}
+			out := filepath.Join(t.TempDir(), "model")
+			p.Must("model", "export", string(r.ID), out)
+			if found, _ := filepath.Glob(filepath.Join(out, "members", "*", "model.safetensors")); len(found) != 3 {
+				t.Errorf("%v", found)
+			}
+		})
+	}
+}
+
 // An agent is killed with its trainer at work: both are gone, its chunks are trained by the other.
 func TestAgentKilledWithItsTrainer(t *testing.T) {
 	p, agents := start(t, "a", "b")

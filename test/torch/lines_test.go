@@ -15,7 +15,9 @@ func TestLinesChanged(t *testing.T) {
 	for _, name := range []string{"plain", "accumulate", "mixed"} {
 		t.Run(name, func(t *testing.T) {
 			before, after := readLines(t, name+".before.py"), readLines(t, name+".after.py")
-			if n := len(after) - common(before, after); n > 4 || n == 0 {
+			n := len(after) - common(before, after)
+			t.Logf("%s: %d of %d lines are new or differ", name, n, len(before))
+			if n > 4 || n == 0 {
 				t.Errorf("%d lines are new or differ", n)
 			}
 			if n := len(before) - common(before, after); n > 1 {
@@ -32,16 +34,20 @@ func TestLinesChanged(t *testing.T) {
 }
 
 // A member of an ensemble changes one line where its script saves something else than safetensors, and none where it does
-// not: output in the spec names the file.
+// not, with output in the spec or without.
 func TestLinesOfAMember(t *testing.T) {
 	before, after := readLines(t, "ensemble.before.py"), readLines(t, "ensemble.after.py")
 	if n := len(after) - common(before, after); n != 1 || len(before) != len(after) {
 		t.Errorf("%d lines are new or differ, of %d and %d", n, len(before), len(after))
 	}
+	t.Logf("ensemble: 1 of %d lines where the script saves something else than safetensors, 0 where it does not", len(before))
 	python(t)
-	for name, save := range map[string]string{"one line": after[len(after)-1], "none": saveByHand} {
-		job := scriptJob(t, strings.Join(append(slices.Clone(before[:len(before)-1]), save), "\n"), nil)
-		job.Member, job.Spec.Output, job.Spec.Mode = 1, "model.safetensors", run.ModeEnsemble
+	for name, c := range map[string]struct{ save, output string }{
+		"one line": {after[len(after)-1], "model.safetensors"}, "none": {saveByHand, "model.safetensors"},
+		"one line, no output": {after[len(after)-1], ""}, "none, no output": {saveByHand, ""},
+	} {
+		job := scriptJob(t, strings.Join(append(slices.Clone(before[:len(before)-1]), c.save), "\n"), nil)
+		job.Member, job.Spec.Output, job.Spec.Mode = 1, c.output, run.ModeEnsemble
 		tr, err := opener(t).Open(t.Context(), job)
 		if err != nil {
 			t.Fatal(err)

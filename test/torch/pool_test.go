@@ -175,14 +175,14 @@ print(len({m["0.weight"].sum().item() for m in members}), "different")
 	}
 }
 
-// A script without the helper is a member when it writes safetensors: it is exported, and has no vote.
+// A script without the helper is a member when it writes safetensors, without a word in the spec: it is exported, and has no vote.
 func TestScriptWithoutTheHelper(t *testing.T) {
 	p, _ := startPool(t, "a")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "train.py"), []byte(strings.Join(readLines(t, "ensemble.after.py"), "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	id := p.Submit("mode: ensemble\ntrainer: process\ncommand: [python, train.py]\noutput: model.safetensors\nbatch: 8\nepochs: 1\nensemble: {members: 2}\ndata: {samples: 1000}\ncode: " + dir + "\n")
+	id := p.Submit("mode: ensemble\ntrainer: process\ncommand: [python, train.py]\nbatch: 8\nepochs: 1\nensemble: {members: 2}\ndata: {samples: 1000}\ncode: " + dir + "\n")
 	r := awaitEnd(t, p, id, 4*time.Minute)
 	if r.Phase != run.PhaseCompleted || len(r.Members) != 2 {
 		t.Fatalf("%s: %s", r.Phase, r.Reason)

@@ -24,7 +24,8 @@ type channel struct {
 
 	arrived chan arrival // closed by nobody; quit ends those who wait
 	quit    chan struct{}
-	claimed atomic.Bool // a source has become the channel
+	claimed atomic.Bool   // a source has become the channel
+	spoke   chan struct{} // closed then
 	wg      sync.WaitGroup
 	prints  sync.WaitGroup // the readers of what is printed
 	printed chan struct{}  // closed when both have ended
@@ -48,7 +49,7 @@ func newChannel(socket string, log *attemptLog, stdin, stdout, stderr *os.File) 
 	if err != nil {
 		return nil, err
 	}
-	c := &channel{listener: l, stdin: stdin, stdout: stdout, stderr: stderr, log: log, arrived: make(chan arrival), quit: make(chan struct{}), printed: make(chan struct{})}
+	c := &channel{listener: l, stdin: stdin, stdout: stdout, stderr: stderr, log: log, arrived: make(chan arrival), quit: make(chan struct{}), spoke: make(chan struct{}), printed: make(chan struct{})}
 	c.wg.Go(c.accept)
 	c.prints.Go(c.readOutput)
 	c.prints.Go(func() { c.log.drain(bounded(c.stderr)) })
@@ -66,7 +67,7 @@ func (c *channel) accept() {
 		return
 	}
 	_ = c.listener.Close()
-	if !c.claimed.CompareAndSwap(false, true) {
+	if !c.claim() {
 		_ = conn.Close()
 		return
 	}
@@ -86,12 +87,21 @@ func (c *channel) accept() {
 func (c *channel) readOutput() {
 	r := bounded(c.stdout)
 	first, _ := r.Peek(len(helloMark)) // short when so little is printed in all
-	if bytes.HasPrefix(first, []byte(helloMark)) && c.claimed.CompareAndSwap(false, true) {
+	if bytes.HasPrefix(first, []byte(helloMark)) && c.claim() {
 		_ = c.listener.Close()
 		c.pass(r, c.stdin)
 		return
 	}
 	c.log.drain(r)
+}
+
+// claim makes the caller's source the channel; false when another one is.
+func (c *channel) claim() bool {
+	first := c.claimed.CompareAndSwap(false, true)
+	if first {
+		close(c.spoke)
+	}
+	return first
 }
 
 // helloMark begins a hello on standard output, byte for byte: what else a program prints first is for the log.

@@ -29,6 +29,8 @@ const (
 	sweepPause   = 20 * time.Millisecond
 	maxSweeps    = 100 // passes over the process table until a fork bomb counts as won
 	drainTime    = time.Second
+	helloWait    = 20 * time.Second // for a member of an ensemble to show whether it speaks; most do within seconds
+	patience     = 3                // more such waits where its weights are trained already and only its word is wanted
 	closeGrace   = 5 * time.Second  // from close to SIGTERM
 	killGrace    = 10 * time.Second // from SIGTERM to SIGKILL (design section 9)
 	bytesPerTile = 64 << 10         // of weights copied at a time

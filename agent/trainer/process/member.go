@@ -28,7 +28,7 @@ const lifeEvery = time.Second
 
 // alone reports whether the program trains its whole member by itself and then ends: it knows nothing of the protocol, reads
 // its environment and leaves a file in its output folder.
-func (t *Trainer) alone() bool { return t.job.Member > 0 && t.job.Spec.Output != "" }
+func (t *Trainer) alone() bool { return t.job.Member > 0 && (t.job.Spec.Output != "" || t.solo) }
 
 // Keeps implements trainer.Checkpointer. One that trains alone keeps its state to itself: requeued, it begins anew, and what it
 // left in its check-point folder goes with the trainer.
@@ -59,6 +59,11 @@ func (t *Trainer) LoadState(ctx context.Context, r io.Reader) error {
 	const op = "load checkpoint"
 	if err := t.usable(ctx); err != nil {
 		return err
+	}
+	if t.silent { // only one that speaks has made a checkpoint
+		if err := t.meet(ctx, 0); err != nil {
+			return err
+		}
 	}
 	if !t.Keeps() {
 		return domain.Invalid(op, "the script on this machine keeps no checkpoints", "install the same release everywhere")
@@ -103,13 +108,16 @@ func checkWhole(ctx context.Context, f io.Reader) error {
 	}
 }
 
-// trainAlone starts the program and waits for its end. That it prints or computes is its sign of life.
+// trainAlone starts the program, unless it is at work, and waits for its end. That it prints or computes is its sign of life.
+// One that was silent and speaks now is greeted: nothing of it is trained then (Result.All is false).
 func (t *Trainer) trainAlone(ctx context.Context, progress func(trainer.Progress)) (done trainer.Result, err error) {
 	if t.layout != nil {
-		return trainer.Result{All: true, Loss: math.NaN()}, nil
+		return trainer.Result{Steps: 1, All: true}, nil
 	}
-	if err := t.start(ctx, t.place); err != nil {
-		return done, err
+	if !t.silent {
+		if err := t.start(ctx, t.place); err != nil {
+			return done, err
+		}
 	}
 	ticker := time.NewTicker(lifeEvery)
 	defer ticker.Stop()
@@ -118,10 +126,20 @@ func (t *Trainer) trainAlone(ctx context.Context, progress func(trainer.Progress
 		case <-ctx.Done():
 			t.broken = ctx.Err()
 			return done, t.broken
-		case <-t.channel.arrived:
-			return done, t.failed(fail(KindProtocol, "the script uses the helper, but the spec says that it writes "+show(t.job.Spec.Output)+" by itself", "remove output from the spec"))
+		case <-t.channel.spoke:
+			if t.silent {
+				t.silent = false
+				return done, t.greet(ctx)
+			}
+			return done, t.failed(fail(KindProtocol, "the script uses the helper, but the spec says that it writes "+show(t.output())+" by itself", "remove output and predict from the spec"))
 		case <-t.child.exited:
-			if t.child.verdict.Load() != nil || t.child.state == nil || !t.child.state.Success() {
+			if t.silent {
+				if err := t.over(ctx); err != nil || !t.solo {
+					return done, err
+				}
+				return trainer.Result{Steps: 1, All: true}, nil
+			}
+			if !t.succeeded() {
 				return done, t.failed(t.ended())
 			}
 			t.channel.settle(drainTime)
@@ -137,7 +155,7 @@ func (t *Trainer) trainAlone(ctx context.Context, progress func(trainer.Progress
 
 // takeOutput reads what the program left in its output folder: safetensors, finite where it is F32.
 func (t *Trainer) takeOutput() error {
-	name := t.job.Spec.Output
+	name := t.output()
 	f, failure := t.openOutput()
 	if failure != nil {
 		return t.failed(failure)
@@ -165,7 +183,7 @@ func (t *Trainer) loadAlone(weights io.Reader) error {
 	var f *os.File
 	root, err := os.OpenRoot(t.place.output)
 	if err == nil {
-		f, err = createFile(root, t.job.Spec.Output)
+		f, err = createFile(root, t.output())
 		_ = root.Close()
 	}
 	if err != nil {
@@ -181,13 +199,17 @@ func (t *Trainer) loadAlone(weights io.Reader) error {
 // openOutput opens the file in the output folder, or in the folder of the code where the program was started, following no
 // link out.
 func (t *Trainer) openOutput() (f *os.File, failure *Failure) {
-	for _, dir := range []string{t.place.output, t.place.input} {
+	dirs := []string{t.place.output, t.place.input}
+	if t.packed {
+		dirs = dirs[:1]
+	}
+	for _, dir := range dirs {
 		root, err := os.OpenRoot(dir)
 		if err != nil {
 			return nil, fail(KindOutput, "the output folder is gone", "")
 		}
-		_, missing := root.Lstat(t.job.Spec.Output)
-		f, failure = openPlain(root, t.job.Spec.Output)
+		_, missing := root.Lstat(t.output())
+		f, failure = openPlain(root, t.output())
 		_ = root.Close()
 		if missing == nil {
 			return f, failure
@@ -198,7 +220,7 @@ func (t *Trainer) openOutput() (f *os.File, failure *Failure) {
 
 // clearOutput removes a file of the output's name that came with the code: it is not what this program wrote.
 func (t *Trainer) clearOutput() error {
-	err := os.Remove(filepath.Join(t.place.input, t.job.Spec.Output))
+	err := os.Remove(filepath.Join(t.place.input, t.output()))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -264,7 +286,7 @@ func (t *Trainer) Outputs(ctx context.Context, progress func(trainer.Progress)) 
 	case rows < 1 || classes < 1:
 		return out, m, mute("the spec says neither data.heldout nor data.classes")
 	case t.alone() && len(t.job.Spec.Predict) == 0:
-		return out, m, mute("the spec has no predict command")
+		return out, m, mute("the script does not join, and the spec has no predict command")
 	case t.alone():
 		err = t.predictAlone(ctx, "")
 	case !t.hello.Outputs:
@@ -368,7 +390,7 @@ func (t *Trainer) predictAlone(ctx context.Context, input string) error {
 		return t.broken
 	case <-t.child.exited:
 	}
-	if t.child.verdict.Load() != nil || t.child.state == nil || !t.child.state.Success() {
+	if !t.succeeded() {
 		return t.failed(t.ended())
 	}
 	return nil

@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tensorturn/agent/trainer"
+	"tensorturn/agent/trainer/process/code"
 	"tensorturn/domain/run"
 	"tensorturn/domain/safetensors"
 )
@@ -118,7 +120,7 @@ func TestMemberFailures(t *testing.T) {
 	t.Run("speaks after all", func(t *testing.T) {
 		tr := member(t, memberJob(t, "good", nil))
 		_, err := tr.Train(t.Context(), 0, nil)
-		if err == nil || !strings.Contains(err.Error(), "remove output from the spec") {
+		if err == nil || !strings.Contains(err.Error(), "remove output and predict from the spec") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -235,5 +237,167 @@ func TestMemberTrapsInItsFolder(t *testing.T) {
 				t.Errorf("the agent wrote %d bytes outside: %v", len(b), err)
 			}
 		})
+	}
+}
+
+// undecided opens a member whose spec says nothing of an output; script is for sh, "" for the test program in its mode.
+func undecided(t *testing.T, mode, script string, wait time.Duration) (*Trainer, error) {
+	t.Helper()
+	job := memberJob(t, mode, func(s *run.Spec) {
+		s.Output, s.Predict = "", nil
+		if script != "" {
+			s.Command = []string{"sh", "-c", script, s.Command[0]}
+		}
+	})
+	tr, err := newOpener(t, func(o *Options) { o.HelloWait = wait }).Open(t.Context(), job)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return tr.(*Trainer), nil
+}
+
+// aloneAfter runs the test program that knows nothing of the protocol, after some shell.
+const aloneAfter = `exec "$0" trainer alone`
+
+// A member needs no word in the spec: who ends well without a hello and has left model.safetensors is one, whether it is done
+// before anybody asks or while it is asked to train; who speaks late is greeted, and goes on from a checkpoint.
+func TestMemberShowsWhatItIs(t *testing.T) {
+	const long, short = time.Minute, time.Millisecond
+	const gate = `until [ -e "$TENSORTURN_WORK_DIR/my-gate" ]; do sleep 0.02; done; `
+	open := func(t *testing.T, tr *Trainer) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(tr.place.work, "my-gate"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := func(t *testing.T, tr *Trainer) (weights bytes.Buffer) {
+		t.Helper()
+		if r, err := tr.Train(t.Context(), 0, nil); err != nil || !r.All || r.Steps != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if err := tr.Save(t.Context(), &weights); err != nil || len(tr.Layout()) != 1 {
+			t.Fatalf("%v, %v", tr.Layout(), err)
+		}
+		if _, _, err := tr.Outputs(t.Context(), nil); !errors.Is(err, trainer.ErrMute) || !strings.Contains(err.Error(), "does not join") || tr.Keeps() {
+			t.Errorf("%v, keeps %t", err, tr.Keeps())
+		}
+		return weights
+	}
+	t.Run("done at once", func(t *testing.T) {
+		tr, err := undecided(t, "alone", aloneAfter, long)
+		if err != nil || !tr.solo {
+			t.Fatal(err)
+		}
+		want := whole(t, tr)
+		t.Run("taken up elsewhere", func(t *testing.T) {
+			other, err := undecided(t, "alone", "sleep 60", short)
+			if err != nil || !other.silent {
+				t.Fatal(err)
+			}
+			if err := other.Load(t.Context(), bytes.NewReader(want.Bytes())); err != nil || other.child != nil {
+				t.Fatalf("%v, its program runs: %t", err, other.child != nil)
+			}
+			if got := whole(t, other); !bytes.Equal(got.Bytes(), want.Bytes()) {
+				t.Error("other weights")
+			}
+		})
+	})
+	t.Run("silent for long", func(t *testing.T) {
+		tr, err := undecided(t, "alone", gate+aloneAfter, short)
+		if err != nil || !tr.silent || tr.Init(t.Context()) != nil {
+			t.Fatal(err)
+		}
+		open(t, tr)
+		whole(t, tr)
+	})
+	t.Run("speaks late", func(t *testing.T) {
+		var kept bytes.Buffer
+		for _, from := range []string{"its beginning", "a checkpoint", "trained weights"} {
+			tr, err := undecided(t, "member", gate+`exec "$0" trainer member`, short)
+			if err != nil || !tr.silent {
+				t.Fatal(err)
+			}
+			open(t, tr)
+			switch from {
+			case "its beginning":
+				err = tr.Init(t.Context())
+			case "a checkpoint":
+				err = tr.LoadState(t.Context(), bytes.NewReader(kept.Bytes()))
+			default:
+				tr.opener.opts.HelloWait = time.Minute
+				err = tr.Load(t.Context(), bytes.NewReader(initialOf(t)))
+			}
+			if err != nil {
+				t.Fatalf("from %s: %v", from, err)
+			}
+			if r, err := tr.Train(t.Context(), 0, nil); err != nil || r.All || r.Steps != 3 {
+				t.Fatalf("from %s: %+v, %v", from, r, err)
+			}
+			kept.Reset()
+			if err := tr.SaveState(t.Context(), &kept); err != nil || tr.solo || !tr.Keeps() {
+				t.Errorf("from %s: %v", from, err)
+			}
+		}
+	})
+	for _, c := range []struct{ name, script, why string }{
+		{"ends without a word or weights", "true", "ended without tensorturn.join, and there is no model.safetensors in TENSORTURN_OUTPUT_DIR"},
+		{"a file that came with the code", `cp readme.txt model.safetensors`, "cannot be used"},
+		{"exit 1", "echo boom; exit 1", "exit code 1: boom"},
+		{"killed", "kill -9 $$", "SIGKILL"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, wait := range []time.Duration{short, long} { // found out in Train or in Open
+				tr, err := undecided(t, "alone", c.script, wait)
+				if err == nil {
+					_, err = tr.Train(t.Context(), 0, nil)
+				}
+				if err == nil || !strings.Contains(err.Error(), c.why) {
+					t.Errorf("%v, want %q", err, c.why)
+				}
+			}
+		})
+	}
+}
+
+// initialOf gives weights as the test program has them first.
+func initialOf(t *testing.T) []byte {
+	t.Helper()
+	tr, err := undecided(t, "member", "", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := errors.Join(tr.Init(t.Context()), tr.Save(t.Context(), &b)); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Weights that a script begins with, packed with its code under the output's name, stay where they are and are no result.
+func TestPackedWeightsAreNoResult(t *testing.T) {
+	dir := t.TempDir()
+	weights := filepath.Join(dir, "model.safetensors")
+	if err := os.WriteFile(weights, initialOf(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	if _, err := code.Pack(t.Context(), dir, &packed); err != nil {
+		t.Fatal(err)
+	}
+	for script, why := range map[string]string{"test -s model.safetensors": "there is no model.safetensors", `cp model.safetensors "$TENSORTURN_OUTPUT_DIR"`: ""} {
+		job := memberJob(t, "alone", func(s *run.Spec) { s.Output, s.Predict, s.Command = "", nil, []string{"sh", "-c", script} })
+		job.Data = bytes.NewReader(packed.Bytes())
+		tr, err := newOpener(t, nil).Open(t.Context(), job)
+		if err == nil {
+			_ = tr.Close()
+		}
+		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v, want %q", script, err, why)
+		}
 	}
 }

@@ -41,6 +41,7 @@ type Options struct {
 
 	LookPath              func(string) (string, error) // nil: exec.LookPath
 	CloseGrace, KillGrace time.Duration                // 0: the defaults; tests are impatient
+	HelloWait             time.Duration                // 0: the default
 	WatchEvery            time.Duration                // 0: the default
 }
 
@@ -65,6 +66,9 @@ func New(o Options) (*Opener, error) {
 	}
 	if o.KillGrace == 0 {
 		o.KillGrace = killGrace
+	}
+	if o.HelloWait == 0 {
+		o.HelloWait = helloWait
 	}
 	if o.LookPath == nil {
 		o.LookPath = exec.LookPath
@@ -185,6 +189,8 @@ func (t *Trainer) open(ctx context.Context) error {
 		}
 		p.rows = filepath.Join(p.work, rowsFile)
 	}
+	_, err = os.Lstat(filepath.Join(p.input, t.output()))
+	t.packed = err == nil && t.undecided() // perhaps what the script begins with: it stays, and is no result
 	p.command = t.job.Spec.Command
 	t.place = p
 	if t.alone() {
@@ -192,6 +198,9 @@ func (t *Trainer) open(ctx context.Context) error {
 	}
 	if err := t.start(ctx, p); err != nil {
 		return err
+	}
+	if t.undecided() {
+		return t.meet(ctx, o.HelloWait)
 	}
 	return t.greet(ctx)
 }

@@ -38,6 +38,9 @@ type Trainer struct {
 	hello  message
 	layout []safetensors.Tensor
 	place  place
+	solo   bool  // it ended well and never spoke: its weights are in its output folder
+	silent bool  // it is at work and has not spoken yet
+	packed bool  // a file of the output's name came with the code
 	id     int64 // of the newest request
 	broken error // why it may only be closed
 	closed bool
@@ -99,8 +102,13 @@ func (t *Trainer) Train(ctx context.Context, c domain.ChunkID, progress func(tra
 	if err := t.usable(ctx); err != nil {
 		return done, err
 	}
-	if t.alone() {
-		return t.trainAlone(ctx, progress)
+	if t.alone() || t.silent {
+		if done, err := t.trainAlone(ctx, progress); err != nil || done.All {
+			return done, err
+		}
+		if err := t.Init(ctx); err != nil { // it has spoken after all
+			return done, err
+		}
 	}
 	epoch, first, n := run.ChunkRange(s, d, c)
 	if err := t.ask(request{Type: "train", segment: &segment{Chunk: int(c), Epoch: epoch, First: first, Count: n, Position: run.Position(s, d, c), Total: run.TotalSamples(s, d)}}); err != nil {

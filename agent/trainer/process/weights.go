@@ -55,7 +55,7 @@ func createFile(root *os.Root, name string) (*os.File, error) {
 
 // Init implements trainer.Trainer: the weights that the program had when it said hello.
 func (t *Trainer) Init(ctx context.Context) error {
-	if err := t.usable(ctx); err != nil || t.alone() {
+	if err := t.usable(ctx); err != nil || t.alone() || t.silent {
 		return err // a program alone begins when it trains
 	}
 	f, failure := t.openFile(t.hello.Weights)
@@ -74,6 +74,11 @@ func (t *Trainer) Init(ctx context.Context) error {
 func (t *Trainer) Load(ctx context.Context, weights io.Reader) error {
 	if err := t.usable(ctx); err != nil {
 		return err
+	}
+	if t.silent {
+		if err := t.meetAgain(ctx); err != nil {
+			return err
+		}
 	}
 	if t.alone() {
 		return t.loadAlone(weights)
