@@ -92,7 +92,7 @@ func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 func telemetry() wire.Telemetry {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}}
 	metrics.Read(sample)
-	t := wire.Telemetry{CPUs: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	t := wire.Telemetry{CPUs: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Goroutines: runtime.NumGoroutine()}
 	if sample[0].Value.Kind() == metrics.KindUint64 {
 		t.Memory = sample[0].Value.Uint64()
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"tensorturn/domain"
@@ -97,7 +98,8 @@ func New(version string, read func() Gauges) *Metrics {
 		Buckets: prometheus.ExponentialBuckets(1, 2, 16)}, []string{"unit"})
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "tensorturn", Name: "build_info", Help: "The hub's version.", ConstLabels: prometheus.Labels{"version": version}})
 	info.Set(1)
-	m.registry.MustRegister(m.refused, m.authFailed, m.infers, m.inferred, m.rounds, m.appends, m.disagreement, m.units, info, m)
+	m.registry.MustRegister(m.refused, m.authFailed, m.infers, m.inferred, m.rounds, m.appends, m.disagreement, m.units, info, m,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) // memory, descriptors, goroutines of the hub
 	return m
 }
 

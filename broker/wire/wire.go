@@ -43,8 +43,10 @@ type SyncRequest struct {
 type Telemetry struct {
 	CPUs   int    `msgpack:"cpus"`
 	Memory uint64 `msgpack:"mem"` // bytes of the agent process
-	OS     string `msgpack:"os"`
-	Arch   string `msgpack:"arch"`
+	// Goroutines of the agent process: what grows when something is not waited for.
+	Goroutines int    `msgpack:"goroutines,omitempty"`
+	OS         string `msgpack:"os"`
+	Arch       string `msgpack:"arch"`
 	// Sandbox is what holds programs of process runs on this machine, and whether it proved itself; empty before that.
 	Sandbox string `msgpack:"sandbox,omitempty"`
 	// Vitals is what the machine measures of its hardware; nil when nothing was measured anew since the last sync.

@@ -50,12 +50,12 @@ func main() {
 	flag.BoolVar(&o.talk, "v", false, "print what the processes said when a row fails")
 	flag.IntVar(&o.parallel, "parallel", 4, "rows at a time; those about time run alone")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of random moments and places")
-	flag.StringVar(&o.what, "do", "rows", "rows, or: durability, corruption, churn")
+	flag.StringVar(&o.what, "do", "rows", "rows, or: durability, corruption, churn, soak")
 	flag.IntVar(&o.kills, "kills", 200, "durability: kills of the hub")
 	flag.IntVar(&o.cuts, "cuts", 50, "durability: power cuts")
 	flag.IntVar(&o.changes, "changes", 1000, "corruption: random changes of stored bytes")
 	flag.IntVar(&o.faults, "faults", 120, "churn: kills of hub, agents and trainers")
-	flag.Float64Var(&o.minutes, "minutes", 10, "churn: the time over which they come")
+	flag.Float64Var(&o.minutes, "minutes", 10, "churn and soak: how long")
 	flag.Float64Var(&o.least, "least", 0.9, "churn: efficiency that must be reached")
 	flag.StringVar(&o.root, "root", ".", "the repository")
 	flag.Parse()
@@ -121,6 +121,8 @@ func other(o options) error {
 	switch o.what {
 	case "durability":
 		return durability(o, bin)
+	case "soak":
+		return soak(o, bin)
 	case "churn":
 		return churning(o, bin)
 	case "corruption":

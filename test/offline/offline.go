@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"tensorturn/broker"
 	"tensorturn/broker/jetstream"
@@ -108,6 +111,33 @@ func (o *Store) Close() {
 	}
 	o.server.Shutdown()
 	o.server.WaitForShutdown()
+}
+
+// Beats yields the stored heartbeats with their machines, oldest first.
+func (o *Store) Beats(ctx context.Context) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		js, err := natsjs.NewWithAPIPrefix(o.nc, "$JS."+jsDomain+".API")
+		if err != nil {
+			return
+		}
+		s, err := js.Stream(ctx, jetstream.HeartbeatStream)
+		if err != nil {
+			return
+		}
+		info, err := s.Info(ctx)
+		if err != nil {
+			return
+		}
+		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+			m, err := s.GetMsg(ctx, seq)
+			if err != nil {
+				continue
+			}
+			if !yield(m.Subject[strings.LastIndex(m.Subject, ".")+1:], m.Data) {
+				return
+			}
+		}
+	}
 }
 
 // Verify reads the log as a hub's start does, with the positions known from outside of it, and gives every good event to
