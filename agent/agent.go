@@ -25,8 +25,11 @@ type Config struct {
 	Blobs     Blobs
 	Cache     *cache.Cache
 	Trainer   trainer.Factory
-	Sandbox   string  // what holds owners' programs, for the machine's page
-	Logs      Logs    // what they printed; nil: nothing
+	Sandbox   string // what holds owners' programs, for the machine's page
+	Logs      Logs   // what they printed; nil: nothing
+	Models    Models // runs deployed models for predictions; nil: this machine answers for none
+	Questions Questions
+	Room      int     // models that it may hold at most
 	Throttle  float64 // slows trainers to this fraction of their speed, for trials; 0 and 1 leave them alone
 
 	Head       []byte                                  // newest signed head kept on disk, may be empty
@@ -42,7 +45,7 @@ type Config struct {
 }
 
 // Agent runs Core: one loop goroutine owns it, one worker per slot performs, and three more talk to the hub, send blobs
-// again and keep files. Start may fail; Stop ends all of them and waits.
+// again and keep files; one loads deployed models, where it has some. Start may fail; Stop ends all of them and waits.
 type Agent struct {
 	cfg     Config
 	core    *Core
@@ -57,6 +60,7 @@ type Agent struct {
 	resends *mailbox[domain.Digest]
 	chores  *mailbox[Effect]
 	pieces  []wire.LogPiece // for the next sync; the talker's own
+	server  *server         // nil: no models
 
 	cancelSync context.CancelFunc // of the newest sync; owned by the loop
 
@@ -99,6 +103,9 @@ func New(cfg Config) (*Agent, error) {
 		}),
 		inputs: make(chan Input, domain.MaxSlotsPerMachine), wake: make(chan struct{}, 1), drain: make(chan struct{}, 1),
 		syncs: make(chan pendingSync, 1), resends: newMailbox[domain.Digest](), chores: newMailbox[Effect](), done: make(chan struct{}),
+	}
+	if cfg.Models != nil && cfg.Questions != nil && cfg.Room > 0 {
+		a.server = newServer(cfg.Models, cfg.Questions, cfg.Room, a.hint, cfg.Log)
 	}
 	return a, nil
 }
@@ -182,6 +189,9 @@ func (a *Agent) run(ctx context.Context) {
 	wg.Go(func() { a.talk(ctx) })
 	wg.Go(func() { a.sendAgain(ctx) })
 	wg.Go(func() { a.keep(ctx) })
+	if a.server != nil {
+		wg.Go(func() { a.server.run(ctx) })
+	}
 	reason := a.loop(ctx)
 	cancel()
 	wg.Wait()

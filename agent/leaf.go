@@ -28,13 +28,17 @@ type Leaf struct {
 	mu       sync.Mutex
 	leaf     *embedded.Leaf
 	wake     func()
+	ask      func([]byte)
 	answered time.Time // the newest answer, or the newest start
 
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-var _ Transport = (*Leaf)(nil)
+var (
+	_ Transport = (*Leaf)(nil)
+	_ Questions = (*Leaf)(nil)
+)
 
 // StartLeaf starts the leafnode and its watchdog. The link comes up behind it. ctx bounds the start alone.
 func StartLeaf(ctx context.Context, o embedded.LeafOptions) (*Leaf, error) {
@@ -75,6 +79,31 @@ func (l *Leaf) OnWake(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wake = f
+}
+
+// OnAsk implements Questions.
+func (l *Leaf) OnAsk(f func([]byte)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ask = f
+}
+
+// Answer implements Questions.
+func (l *Leaf) Answer(said []byte) error {
+	l.mu.Lock()
+	nc := l.leaf.Conn()
+	l.mu.Unlock()
+	return nc.Publish(wire.LocalAnswer, said)
+}
+
+// asked hands a question on. Without anybody to take it the hub hears nothing, and asks another machine.
+func (l *Leaf) asked(m *nats.Msg) {
+	l.mu.Lock()
+	ask := l.ask
+	l.mu.Unlock()
+	if ask != nil {
+		ask(m.Data)
+	}
 }
 
 // Connected implements Transport.
@@ -127,7 +156,11 @@ func (l *Leaf) watch(ctx context.Context) {
 func (l *Leaf) renew(ctx context.Context) error {
 	leaf, err := embedded.StartLeaf(ctx, l.options)
 	if err == nil {
-		if _, serr := leaf.Conn().Subscribe(wire.LocalWake, func(*nats.Msg) { l.hint() }); serr != nil {
+		_, serr := leaf.Conn().Subscribe(wire.LocalWake, func(*nats.Msg) { l.hint() })
+		if serr == nil {
+			_, serr = leaf.Conn().Subscribe(wire.LocalAsk, l.asked)
+		}
+		if serr != nil {
 			leaf.Shutdown()
 			err = domain.Unavailable("listen for wakes", "the leafnode refuses", "", serr)
 		}

@@ -171,3 +171,16 @@ func (s *store) missing(ctx context.Context, parts []domain.Digest) ([]domain.Di
 	}
 	return missing, nil
 }
+
+// CachedBlobs gives objects from an agent's cache, or from the hub and then from the cache the next time.
+type CachedBlobs struct{ store *store }
+
+// NewCachedBlobs puts the cache before the hub's store, for whoever loads deployed models.
+func NewCachedBlobs(c *cache.Cache, b Blobs) CachedBlobs {
+	return CachedBlobs{newStore(c, b, sinceStart())}
+}
+
+// Get gives an object.
+func (c CachedBlobs) Get(ctx context.Context, d domain.Digest) ([]byte, error) {
+	return c.store.get(ctx, d, func(int64) {})
+}

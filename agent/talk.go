@@ -70,6 +70,9 @@ func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 	s.request.Beat = telemetry()
 	s.request.Beat.Sandbox = domain.Clip(a.cfg.Sandbox, wire.MaxText)
 	s.request.Logs = a.pieces
+	if a.server != nil {
+		s.request.Holding = a.server.holding()
+	}
 	b, err := wire.EncodeRequest(&s.request)
 	if err != nil {
 		return nil, err
@@ -80,6 +83,9 @@ func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 	}
 	reply, err := wire.DecodeReply(answer)
 	if err == nil {
+		if a.server != nil && reply.Error == nil {
+			a.server.hold(reply.Holds)
+		}
 		a.pieces = a.read(reply.Logs) // those that were sent have arrived
 		if len(a.pieces) > 0 {
 			a.hint()

@@ -13,6 +13,7 @@ import (
 	"tensorturn/domain"
 	"tensorturn/domain/event"
 	"tensorturn/domain/pool"
+	"tensorturn/domain/run"
 	"tensorturn/domain/vote"
 	"tensorturn/projections/models"
 	"tensorturn/projections/runs"
@@ -22,7 +23,9 @@ import (
 type DeployModel struct {
 	Run  string         `json:"run" maxLength:"80" doc:"the run whose result is deployed"`
 	Name domain.ModelID `json:"name" maxLength:"48" doc:"the name in URLs; a name that exists gets its next version"`
-	On   pool.Where     `json:"on,omitempty" enum:"hub,agents" doc:"which processes answer; hub when absent"`
+	On   pool.Where     `json:"on,omitempty" enum:"hub,agents" doc:"which processes answer; when absent the hub, or agents for what only an owner's program can run"`
+	// No maximum here: the pool's own refusal names the limit.
+	Copies int `json:"copies,omitempty" minimum:"0" doc:"machines that hold each model, with on agents; 2 when absent"`
 }
 
 // RollBack is the body of POST /api/v1/models/{name}/rollback.
@@ -72,22 +75,26 @@ func (g *Gateway) registerModels(api huma.API) {
 
 // deployModel loads the model first: what is missing or damaged is refused before it answers for anybody.
 func (g *Gateway) deployModel(ctx context.Context, in DeployModel) (*modelBody, error) {
-	if in.On == "" {
-		in.On = pool.WhereHub
-	}
 	r, err := g.findRun("deploy", in.Run)
 	if err != nil {
 		return nil, g.problemOf(err)
+	}
+	switch {
+	case in.On != "":
+	case r.Spec.Trainer == run.Process:
+		in.On = pool.WhereAgents
+	default:
+		in.On = pool.WhereHub
 	}
 	b := g.cfg.Inference(in.On)
 	if b == nil {
 		return nil, g.problemOf(domain.Conflict("deploy run "+string(r.ID), "nobody can answer for models on the "+string(in.On)+" yet", "leave --on out: the hub answers"))
 	}
-	c, err := g.cfg.Hub.Deployment(ctx, pool.DeployModel{Model: in.Name, Run: r.ID, Where: in.On})
+	c, err := g.cfg.Hub.Deployment(ctx, pool.DeployModel{Model: in.Name, Run: r.ID, Where: in.On, Copies: in.Copies})
 	if err != nil {
 		return nil, g.problemOf(err)
 	}
-	v := models.Version{Run: c.Run, Weights: c.Weights, Layout: c.Layout, Data: c.Data, Members: c.Members, Rule: c.Rule, Temperature: c.Temperature}
+	v := models.Version{Run: c.Run, Weights: c.Weights, Layout: c.Layout, Data: c.Data, Members: c.Members, Rule: c.Rule, Temperature: c.Temperature, Copies: c.Copies}
 	if err := b.Check(ctx, versionOf(in.Name, v, r)); err != nil {
 		return nil, g.problemOf(err)
 	}
@@ -123,10 +130,30 @@ func (g *Gateway) version(m models.Model, v models.Version) (out *inference.Vers
 
 func versionOf(name domain.ModelID, v models.Version, r runs.Run) *inference.Version {
 	out := &inference.Version{Model: name, Number: v.Version, Run: v.Run, Spec: r.Spec, Data: r.Data, Weights: v.Weights, Layout: v.Layout,
-		Vote: vote.Combiner{Rule: v.Rule, Temperature: v.Temperature}}
+		Vote: vote.Combiner{Rule: v.Rule, Temperature: v.Temperature}, Copies: v.Copies}
 	for _, m := range v.Members {
 		out.Members = append(out.Members, inference.Member{Number: m.Number, Weights: m.Weights, Layout: m.Layout})
 		out.Vote.Weights = append(out.Vote.Weights, m.Weight)
+	}
+	return out
+}
+
+// OnAgents lists the versions that answer now, on agents, by the names of their models.
+func (g *Gateway) OnAgents() []*inference.Version {
+	var all []models.Model
+	g.cfg.Views.Engine.Read(func(uint64) { all = g.cfg.Views.Models.List() })
+	var out []*inference.Version
+	for _, m := range all {
+		v, ok := m.Find(0)
+		if !ok || m.Retired || v.Where != pool.WhereAgents {
+			continue
+		}
+		joined, err := g.version(m, v)
+		if err != nil {
+			g.cfg.Logger.Error().Err(err).Msg("deployed model not placed")
+			continue
+		}
+		out = append(out, joined)
 	}
 	return out
 }

@@ -23,7 +23,7 @@ func (f *fold) deployment(c pool.DeployModel) (pool.DeployModel, error) {
 	if s == nil {
 		return c, domain.NotFound(op, "there is no such run", "list them: tensorturn run list")
 	}
-	filled := pool.DeployModel{Model: c.Model, Run: c.Run, Where: c.Where, Data: s.Data.Blob}
+	filled := pool.DeployModel{Model: c.Model, Run: c.Run, Where: c.Where, Copies: c.Copies, Data: s.Data.Blob}
 	var err error
 	if s.Ensemble != nil {
 		err = deployEnsemble(op, s, &filled)

@@ -120,6 +120,9 @@ func (s *Service) sendReplies() {
 			s.mu.Lock()
 			out.Logs = s.wishes.of(r.to.machine)
 			s.mu.Unlock()
+			if s.cfg.Serving != nil {
+				out.Holds = s.cfg.Serving.Exchange(r.to.machine, r.to.request.Holding, r.to.request.Stopping || out.Stop)
+			}
 			if r.to.request.Renew && s.cfg.Renew != nil {
 				jwt, err := s.cfg.Renew(r.to.machine)
 				if err != nil {

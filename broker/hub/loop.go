@@ -221,3 +221,6 @@ func (s *Service) noteReadOnly() {
 		s.cfg.Logger.Error().Err(err).Msg("the hub is read-only")
 	}
 }
+
+// WakeMachine hints to a machine that it should sync now. A loss is allowed.
+func (s *Service) WakeMachine(m domain.MachineID) { s.wake(m) }

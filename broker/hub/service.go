@@ -39,6 +39,12 @@ type Link interface {
 	Close()
 }
 
+// Serving hears with each sync what a machine holds for predictions and says what it shall hold, nil for: as said before. It
+// is no part of the log: a hub that starts asks again.
+type Serving interface {
+	Exchange(m domain.MachineID, h *wire.Holding, stopping bool) *wire.Holds
+}
+
 // ServiceConfig is what the Service stands on. Log, Registry and Blobs are needed.
 type ServiceConfig struct {
 	Core     Config // Replayed is the Service's own, see OnCommitted
@@ -62,6 +68,8 @@ type ServiceConfig struct {
 	// Now is the wall clock with which decisions are made and facts are dated; nil for the machine's. Only its differences
 	// decide anything, so it may be wrong by hours, and jump.
 	Now func() time.Time
+	// Serving says which models machines hold for predictions; nil: none.
+	Serving Serving
 	// Full reports whether the store takes no bytes now; nil for never.
 	Full func() bool
 	// Snapshots keeps frozen state, so that a start reads only what is behind it; nil: each start reads the whole log.

@@ -28,6 +28,7 @@ type Version struct {
 	Layout  domain.Digest // of the tensors, of a single model
 	Members []Member      // of an ensemble, by number; a single model has none
 	Vote    vote.Combiner // of an ensemble, with one weight for each of Members
+	Copies  int           // machines that hold each model, of a version on agents; 0 for placement.Copies
 }
 
 // Member is one model of an ensemble.
@@ -68,7 +69,8 @@ type Backend interface {
 	Predict(ctx context.Context, v *Version, features []float32) (Answer, error)
 }
 
-// Predictor is one loaded model. It is used by one goroutine at a time.
+// Predictor is one loaded model. It is used by one goroutine at a time. One with a method Broken() bool is asked after an error
+// whether it may only be closed.
 type Predictor interface {
 	// Facts says what goes in and out.
 	Facts() Facts

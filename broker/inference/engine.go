@@ -8,7 +8,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"tensorturn/broker"
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
 	"tensorturn/domain/run"
@@ -28,7 +27,7 @@ const (
 
 // Config is what an engine stands on.
 type Config struct {
-	Blobs  broker.Blobs
+	Blobs  Blobs
 	Load   Loader
 	Now    func() time.Time
 	Logger zerolog.Logger
@@ -36,6 +35,11 @@ type Config struct {
 	// Limits, for tests; zero takes the constants.
 	Loaded      int
 	LoadedBytes int64
+}
+
+// Blobs gives stored objects by their digests, which a blob.Reader checks.
+type Blobs interface {
+	Get(ctx context.Context, d domain.Digest) ([]byte, error)
 }
 
 // Engine holds loaded models. It is safe for concurrent use. Stop ends it.
@@ -191,6 +195,9 @@ func (e *Engine) load(l *loaded, v *Version, m Member) {
 			Int64("took_ms", time.Since(began).Milliseconds()).Msg("model loaded")
 	}
 	close(l.ready)
+	if l.refs == 0 && e.models[l.key] != l { // forgotten meanwhile, and nobody waits
+		e.drop(l.key, l)
+	}
 }
 
 // build reads and checks what the model is made of. A blob that is not what its digest says ends it.
@@ -257,6 +264,32 @@ func (e *Engine) drop(k modelKey, l *loaded) {
 	l.unit = nil
 }
 
+// Load loads one model of a version, or says why it cannot.
+func (e *Engine) Load(ctx context.Context, v *Version, m Member) error {
+	l, err := e.acquire(ctx, v, m)
+	if err == nil {
+		e.release(l)
+	}
+	return err
+}
+
+// Forget frees the models for which keep says no, those in use as soon as nobody uses them, and lets what failed be tried anew.
+func (e *Engine) Forget(keep func(run domain.RunID, member int, weights domain.Digest) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for k, l := range e.models {
+		if keep(k.run, k.member, k.weights) {
+			continue
+		}
+		if l.refs == 0 && l.unit != nil {
+			e.drop(k, l)
+		} else {
+			delete(e.models, k) // its last user frees it
+		}
+	}
+	clear(e.failed)
+}
+
 // members lists what a version is made of: its members, or the one model.
 func (v *Version) members() []Member {
 	if len(v.Members) > 0 {
@@ -268,7 +301,7 @@ func (v *Version) members() []Member {
 // Servable says why this process cannot answer for runs of the spec, nil when it can.
 func Servable(s run.Spec) error {
 	if s.Trainer == run.Process {
-		return domain.Conflict("serve a model", "only its own program can run it, and the hub runs no programs", "deploy a run of the built-in trainer")
+		return domain.Conflict("serve a model", "only its own program can run it, and the hub runs no programs", "deploy it with --on agents")
 	}
 	return nil
 }

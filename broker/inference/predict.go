@@ -58,7 +58,7 @@ func (e *Engine) Predict(ctx context.Context, v *Version, features []float32) (A
 	}
 	defer e.release(l)
 	facts := l.unit.predictor.Facts()
-	rows, err := rowsOf(facts, features)
+	rows, err := Rows(facts, features)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -70,15 +70,21 @@ func (e *Engine) Predict(ctx context.Context, v *Version, features []float32) (A
 	if len(p) != rows*width {
 		return Answer{}, &domain.Error{Kind: domain.KindInternal, Op: "predict", Why: fmt.Sprintf("the model gave %d values for %d rows of %d classes", len(p), rows, width)}
 	}
-	a := Answer{Facts: facts, Probabilities: p, Class: make([]int, rows)}
+	return Single(facts, p), nil
+}
+
+// Single is the answer of one model that gave probabilities p [rows, classes].
+func Single(facts Facts, p []float32) Answer {
+	width := len(facts.Classes)
+	a := Answer{Facts: facts, Probabilities: p, Class: make([]int, len(p)/width)}
 	for i := range a.Class {
 		a.Class[i] = likeliest(p[i*width : (i+1)*width])
 	}
-	return a, nil
+	return a
 }
 
-// rowsOf counts whole rows.
-func rowsOf(f Facts, features []float32) (int, error) {
+// Rows counts whole rows of features.
+func Rows(f Facts, features []float32) (int, error) {
 	n := len(f.Columns)
 	if n == 0 || len(features) == 0 || len(features)%n != 0 {
 		return 0, domain.Invalid("predict", fmt.Sprintf("%d values are no whole rows of %d features", len(features), n), "give every feature of every row")
@@ -126,7 +132,7 @@ func (e *Engine) vote(ctx context.Context, v *Version, features []float32) (Answ
 	if used == 0 {
 		return Answer{}, failed
 	}
-	return combine(v, facts, answers, rows, used)
+	return Combine(v, facts, answers, rows, used)
 }
 
 func cmpErr(err, otherwise error) error {
@@ -134,6 +140,15 @@ func cmpErr(err, otherwise error) error {
 		return err
 	}
 	return otherwise
+}
+
+// Member gives the probabilities [rows, classes] of one model of a version, for a caller that lets members vote elsewhere.
+func (e *Engine) Member(ctx context.Context, v *Version, m Member, features []float32) ([]float32, error) {
+	p, f, err := e.ask(ctx, v, m, features)
+	if err == nil && len(p) != len(features)/len(f.Columns)*len(f.Classes) {
+		return nil, &domain.Error{Kind: domain.KindInternal, Op: "predict", Why: fmt.Sprintf("the model gave %d values", len(p))}
+	}
+	return p, err
 }
 
 // ask asks one member.
@@ -144,7 +159,7 @@ func (e *Engine) ask(ctx context.Context, v *Version, m Member, features []float
 	}
 	defer e.release(l)
 	facts := l.unit.predictor.Facts()
-	rows, err := rowsOf(facts, features)
+	rows, err := Rows(facts, features)
 	if err != nil {
 		return nil, facts, err
 	}
@@ -152,8 +167,9 @@ func (e *Engine) ask(ctx context.Context, v *Version, m Member, features []float
 	return p, facts, err
 }
 
-// combine votes row by row. answers has nil for members that did not answer.
-func combine(v *Version, facts Facts, answers [][]float32, rows, used int) (Answer, error) {
+// Combine votes row by row. answers holds the probabilities [rows, classes] of each of v.Members, nil for those that did not
+// answer; used counts those that did.
+func Combine(v *Version, facts Facts, answers [][]float32, rows, used int) (Answer, error) {
 	width := len(facts.Classes)
 	a := Answer{Facts: facts, Probabilities: make([]float32, rows*width), Class: make([]int, rows), Votes: make([]int, rows*width),
 		Agreement: make([]float64, rows), Used: used}

@@ -162,10 +162,16 @@ func (u *unit) pass(features []float32) (out []float32, err error) {
 			out, err = nil, &domain.Error{Kind: domain.KindInternal, Op: "predict", Why: fmt.Sprint("panic: ", r)}
 		}
 	}()
-	return u.predictor.Predict(u.ctx, features)
+	out, err = u.predictor.Predict(u.ctx, features)
+	if b, ok := u.predictor.(interface{ Broken() bool }); err != nil && ok && b.Broken() {
+		u.mu.Lock()
+		u.bad = true
+		u.mu.Unlock()
+	}
+	return out, err
 }
 
-// broken reports whether the model panicked: it is loaded anew.
+// broken reports whether the model panicked, or says that it may only be closed: it is loaded anew.
 func (u *unit) broken() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -22,6 +22,7 @@ func checkRequest(r *SyncRequest) error {
 	c.text("sandbox", r.Beat.Sandbox)
 	c.pieces(r.Logs)
 	c.vitals(r.Beat.Vitals)
+	c.holding(r.Holding)
 	for i := range r.Slots {
 		if c.err != nil {
 			break
@@ -123,11 +124,9 @@ func checkReply(r *SyncReply) error {
 		c.count("merged round", m.Round)
 	}
 	c.wishes(r.Logs)
+	c.holds(r.Holds)
 	if r.Error != nil {
-		c.text("error", r.Error.Why)
-		c.text("hint", r.Error.Next)
-		c.text("error kind", string(r.Error.Kind))
-		c.require(r.Error.Kind != "", "error without a kind")
+		c.refusal(*r.Error)
 	}
 	for i := range r.Slots {
 		if c.err != nil {

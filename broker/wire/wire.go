@@ -37,6 +37,7 @@ type SyncRequest struct {
 	Beat        Telemetry          `msgpack:"beat"`    // measured values for people and planners
 	Missing     []domain.Digest    `msgpack:"missing"` // wanted blobs (SyncReply.Wanted) the agent no longer has
 	Logs        []LogPiece         `msgpack:"logs,omitempty"`
+	Holding     *Holding           `msgpack:"holding,omitempty"` // models it holds for predictions
 }
 
 // Telemetry is a machine's state as it measures itself.
@@ -173,6 +174,7 @@ type SyncReply struct {
 	Merged     []MergedRound   `msgpack:"merged"`   // per run the machine works for: deltas up to this round may go
 	Error      *Error          `msgpack:"error"`    // the hub cannot serve: keep computing, ask again
 	Logs       []LogWish       `msgpack:"logs,omitempty"`
+	Holds      *Holds          `msgpack:"holds,omitempty"` // models to hold for predictions; nil: as said before
 }
 
 // LogWish asks for a piece of what a program of a process run printed on this machine. Agents are behind NAT: the hub can

@@ -35,17 +35,20 @@ type agentOptions struct {
 	python     string // interpreter of process trainers
 	threads    int    // of their numeric libraries, 0: cores divided by slots
 	isolation  isolationOptions
+	room       int   // deployed models held at most
+	memory     int64 // of deployed models
 	logger     zerolog.Logger
 }
 
 // agentProcess is a running agent: keys, cache, leafnode, and the agent around them.
 type agentProcess struct {
-	opts  agentOptions
-	keys  *identity.AgentKeys
-	cache *cache.Cache
-	leaf  *agent.Leaf
-	agent *agent.Agent
-	clock *agent.HubClock
+	opts   agentOptions
+	keys   *identity.AgentKeys
+	cache  *cache.Cache
+	leaf   *agent.Leaf
+	agent  *agent.Agent
+	models *agentModels
+	clock  *agent.HubClock
 
 	expelled chan error         // the hub says that this machine was revoked
 	unwatch  context.CancelFunc // ends the goroutine that asks
@@ -96,10 +99,11 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 	if err != nil {
 		return p, err
 	}
+	p.models = newAgentModels(agent.NewCachedBlobs(p.cache, blobs), trainers, o.memory, o.logger)
 	p.agent, err = agent.New(agent.Config{
 		Incarnation: domain.Incarnation(newID("i")), Slots: o.slots, Build: version, Seed: seed(), StopLimit: o.stopLimit,
 		Transport: p.leaf, Blobs: blobs, Cache: p.cache, Trainer: trainers, Throttle: o.throttle,
-		Sandbox: own.Sandbox(), Logs: trainerLogs{own},
+		Sandbox: own.Sandbox(), Logs: trainerLogs{own}, Models: p.models, Questions: p.leaf, Room: o.room,
 		HeadSeq: func(head []byte) (uint64, bool) {
 			seq, _, err := identity.OpenHead(p.keys.HeadKey, head)
 			return seq, err == nil
@@ -151,6 +155,9 @@ func (p *agentProcess) stop() error {
 	}
 	if p.agent != nil {
 		p.agent.Stop()
+	}
+	if p.models != nil {
+		p.models.engine.Stop()
 	}
 	if p.leaf != nil {
 		p.leaf.Close()

@@ -9,11 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tensorturn/agent"
+	"tensorturn/broker/inference"
 	"tensorturn/domain"
 )
 
 func agentStart(a *app) *cobra.Command {
 	var o agentOptions
+	o.memory = inference.MaxLoadedBytes
 	var token, tokenFile, name, hub, logLevel string
 	c := &cobra.Command{Use: "start", Short: "work for the pool until SIGTERM", Args: args(),
 		Long: "Works for the pool this machine has joined. SIGTERM or Ctrl-C lets it contribute what it has trained before it ends.\n" +
@@ -37,6 +39,8 @@ func agentStart(a *app) *cobra.Command {
 	f.Float64Var(&o.throttle, "throttle", 1, "fraction of its speed at which this machine trains, for trials")
 	f.DurationVar(&o.reconnect, "reconnect", 0, "longest wait before the link is dialled again (10s when 0)")
 	f.Int64Var(&o.cacheBytes, "cache", 20<<30, "bytes of data, weights and deltas kept on disk")
+	f.IntVar(&o.room, "serve", defaultRoom, "deployed models that this machine may hold for predictions, beside its slots; 0 for none")
+	f.Var((*byteSize)(&o.memory), "serve-memory", "memory of all of them")
 	f.StringVar(&o.python, "python", "", "interpreter of your own scripts on this machine (default: the spec's, or python3 on PATH)")
 	f.IntVar(&o.threads, "threads", 0, "threads that a script's numeric libraries use in each slot (0: the cores divided by the slots)")
 	isolationFlags(f, &o)
@@ -44,6 +48,9 @@ func agentStart(a *app) *cobra.Command {
 	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
 	return c
 }
+
+// defaultRoom is how many deployed models a machine holds when its owner says nothing: an ensemble, and some more.
+const defaultRoom = 32
 
 // serveAgent runs the agent until it has drained after the context's end, or until the hub lets it go.
 func (a *app) serveAgent(ctx context.Context, o agentOptions) error {

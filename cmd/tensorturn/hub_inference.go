@@ -19,10 +19,13 @@ func (h *hubProcess) openInference() {
 	h.later(func() error { h.engine.Stop(); return nil }) // after the front, which asks it
 }
 
-// inference says who answers for models there; on agents nobody does yet.
+// inference says who answers for models there.
 func (h *hubProcess) inference(w pool.Where) inference.Backend {
-	if w == pool.WhereHub {
+	switch w {
+	case pool.WhereHub:
 		return h.engine
+	case pool.WhereAgents:
+		return h.dispatch
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/rs/zerolog"
 
+	"tensorturn/broker/dispatch"
 	"tensorturn/broker/embedded"
 	"tensorturn/broker/feed"
 	"tensorturn/broker/gateway"
@@ -64,6 +65,7 @@ type hubProcess struct {
 	metrics   *metrics.Metrics
 	health    *health.Monitor
 	engine    *inference.Engine
+	dispatch  *dispatch.Dispatcher
 	door      *gateway.Door
 	snapshots *snapshot.Store
 	stops     []func() error
@@ -213,12 +215,15 @@ func (h *hubProcess) startService(ctx context.Context) error {
 		return err
 	}
 	h.metrics = metrics.New(version, h.gauges)
+	if err := h.openDispatch(); err != nil {
+		return err
+	}
 	h.service = hub.NewService(hub.ServiceConfig{
 		Core:     hub.Config{Timing: domain.TimingOf(h.opts.lease), Process: newID("h"), Known: h.knownHead()},
 		KeepHead: h.keepHead,
 		Log:      timedLog{h.store.Log, h.metrics}, Registry: registry(), Blobs: h.store.Blobs, Beats: h.store.Heartbeats,
 		Link: hub.NewNATSLink(nc), Renew: h.renew, Admit: h.admit, CutOff: h.cutOff, Heads: h.keys.Heads(),
-		Snapshots: h.snapshots, Version: programID(),
+		Snapshots: h.snapshots, Version: programID(), Serving: h.dispatch,
 		Full: h.health.Full, Now: wallClock, Logger: h.opts.logger,
 	})
 	h.openFeed()

@@ -15,22 +15,25 @@ import (
 
 func modelDeploy(a *app) *cobra.Command {
 	var name, on string
-	c := &cobra.Command{Use: "deploy RUN --name NAME", Short: "let the hub answer for a run's result, as an API with keys", Args: args("RUN"),
+	var copies int
+	c := &cobra.Command{Use: "deploy RUN --name NAME", Short: "let the hub or agents answer for a run's result, as an API with keys", Args: args("RUN"),
 		Long: "Publishes the result of a run under a name, as its next version: the Open Inference Protocol V2 at /v2/models/NAME.\n" +
 			"Requests under way finish on the version they began on. Bearers need a key: tensorturn key create --model NAME.",
 		RunE: func(c *cobra.Command, got []string) error {
 			switch {
 			case name == "":
 				return domain.Invalid("deploy model", "--name is missing", "give the name that shall stand in URLs: --name digits")
-			case on != string(pool.WhereHub) && on != string(pool.WhereAgents):
+			case on != "" && on != string(pool.WhereHub) && on != string(pool.WhereAgents):
 				return domain.Invalid("deploy model", fmt.Sprintf("--on is %q", domain.Clip(on, 40)), "give --on hub or --on agents")
+			case copies < 0 || c.Flags().Changed("copies") && copies == 0:
+				return domain.Invalid("deploy model", fmt.Sprintf("--copies is %d", copies), "give 1 or more")
 			}
 			cl, err := a.client()
 			if err != nil {
 				return err
 			}
 			var m models.Model
-			in := gateway.DeployModel{Run: got[0], Name: domain.ModelID(name), On: pool.Where(on)}
+			in := gateway.DeployModel{Run: got[0], Name: domain.ModelID(name), On: pool.Where(on), Copies: copies}
 			if err := cl.call(c.Context(), http.MethodPost, "/api/v1/models", in, &m); err != nil {
 				return err
 			}
@@ -39,12 +42,13 @@ func modelDeploy(a *app) *cobra.Command {
 			}
 			v, _ := m.Find(0)
 			a.print("%s/v2/models/%s", cl.ctx.URL, m.Name)
-			a.say("version %d answers: %s of run %s", v.Version, modelIs(v), v.Run)
+			a.say("version %d answers on the %s: %s of run %s", v.Version, v.Where, modelIs(v), v.Run)
 			a.say("make a key for whoever asks: tensorturn key create --model %s", m.Name)
 			return nil
 		}}
 	c.Flags().StringVar(&name, "name", "", "name in URLs; one that exists gets its next version")
-	c.Flags().StringVar(&on, "on", string(pool.WhereHub), "who answers: hub or agents")
+	c.Flags().StringVar(&on, "on", "", "who answers: hub or agents (default: the hub, or agents for what only your own program can run)")
+	c.Flags().IntVar(&copies, "copies", 0, "machines that hold each model, with --on agents (default: 2)")
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/placement"
 	"tensorturn/domain/vote"
 )
 
@@ -48,6 +49,7 @@ type (
 		// Rule and Temperature of an ensemble are those of its run's vote.
 		Rule        vote.Rule `msgpack:"rule,omitempty"`
 		Temperature float64   `msgpack:"temperature,omitempty"`
+		Copies      int       `msgpack:"copies,omitempty"` // machines that hold each model, on agents; 0 for placement.Copies
 	}
 	// Member is one model of a deployed ensemble.
 	Member struct {
@@ -78,7 +80,11 @@ func (e ModelDeployed) Line() string {
 	if n := len(e.Members); n > 0 {
 		members = fmt.Sprintf(" of %d members", n)
 	}
-	return fmt.Sprintf("model %s version %d is %s%s %s of run %s, on the %s", e.Model, e.Version, e.Kind, members, e.Weights.Short(), e.Run, e.Where)
+	copies := ""
+	if e.Copies > 0 {
+		copies = fmt.Sprintf(", %d of each", e.Copies)
+	}
+	return fmt.Sprintf("model %s version %d is %s%s %s of run %s, on the %s%s", e.Model, e.Version, e.Kind, members, e.Weights.Short(), e.Run, e.Where, copies)
 }
 
 // Line renders the fact.
@@ -103,6 +109,7 @@ type (
 
 		Rule        vote.Rule
 		Temperature float64
+		Copies      int
 	}
 	// RollBackModel goes back to version To; 0 is the newest before the present one.
 	RollBackModel struct {
@@ -133,6 +140,7 @@ type Version struct {
 	Data    domain.Digest
 	Where   Where
 	Members []Member
+	Copies  int
 }
 
 // find gives the version of the number, nil when it is forgotten or never was.
@@ -153,6 +161,9 @@ func decideDeploy(s *State, c DeployModel) ([]event.Data, error) {
 	if c.Where != WhereHub && c.Where != WhereAgents {
 		return nil, domain.Invalid(op, fmt.Sprintf("%q is no place of inference", domain.Clip(string(c.Where), 40)), "use --on hub or --on agents")
 	}
+	if c.Copies < 0 || c.Copies > placement.MaxCopies || c.Copies > 0 && c.Where != WhereAgents {
+		return nil, domain.Invalid(op, fmt.Sprintf("%d copies on the %s make no sense", c.Copies, c.Where), fmt.Sprintf("with --on agents, give 1 to %d copies of each model", placement.MaxCopies))
+	}
 	for _, d := range []domain.Digest{c.Weights, c.Layout, c.Data} {
 		if _, err := domain.ParseDigest(string(d)); err != nil {
 			return nil, domain.Invalid(op, "its weights, layout or data have no digest", "")
@@ -162,11 +173,11 @@ func decideDeploy(s *State, c DeployModel) ([]event.Data, error) {
 	if !ok && len(s.Models) >= MaxModels {
 		return nil, domain.Conflict(op, fmt.Sprintf("the pool has %d models, the limit", len(s.Models)), "deploy it under a name that exists: tensorturn model list")
 	}
-	if v := m.find(m.Serving); v != nil && !m.Retired && v.Run == c.Run && v.Weights == c.Weights && v.Where == c.Where && v.Number == m.Count {
+	if v := m.find(m.Serving); v != nil && !m.Retired && v.Run == c.Run && v.Weights == c.Weights && v.Where == c.Where && v.Copies == c.Copies && v.Number == m.Count {
 		return nil, nil // the same command again
 	}
 	return []event.Data{&ModelDeployed{Model: c.Model, Version: m.Count + 1, Run: c.Run, Kind: c.Kind, Weights: c.Weights,
-		Layout: c.Layout, Data: c.Data, Where: c.Where, Members: c.Members, Rule: c.Rule, Temperature: c.Temperature}}, nil
+		Layout: c.Layout, Data: c.Data, Where: c.Where, Members: c.Members, Rule: c.Rule, Temperature: c.Temperature, Copies: c.Copies}}, nil
 }
 
 func decideRollBack(s *State, c RollBackModel) ([]event.Data, error) {
@@ -216,7 +227,7 @@ func (s *State) deployed(op string, id domain.ModelID) (Model, error) {
 func (s *State) deploy(d *ModelDeployed) {
 	m := s.Models[d.Model]
 	m.ID, m.Count, m.Serving, m.Retired = d.Model, d.Version, d.Version, false
-	m.Versions = append(m.Versions, Version{Number: d.Version, Run: d.Run, Weights: d.Weights, Data: d.Data, Where: d.Where, Members: d.Members})
+	m.Versions = append(m.Versions, Version{Number: d.Version, Run: d.Run, Weights: d.Weights, Data: d.Data, Where: d.Where, Members: d.Members, Copies: d.Copies})
 	if n := len(m.Versions) - MaxVersions; n > 0 {
 		m.Versions = slices.Delete(m.Versions, 0, n)
 	}

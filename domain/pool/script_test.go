@@ -41,7 +41,7 @@ func serving(t *testing.T, o *owner, d *datadriven.TestData) pool.Command {
 		return pool.RevokeKey{ID: domain.KeyID(arg(0))}
 	case "deploy":
 		return pool.DeployModel{Run: domain.RunID(arg(0)), Model: domain.ModelID(text("name", "")), Kind: "mlp", Weights: hash(text("weights", arg(0))),
-			Layout: hash("layout"), Data: hash("data"), Where: pool.Where(text("on", "hub"))}
+			Layout: hash("layout"), Data: hash("data"), Where: pool.Where(text("on", "hub")), Copies: number("copies", 0)}
 	case "rollback":
 		return pool.RollBackModel{Model: domain.ModelID(arg(0)), To: number("to", 0)}
 	case "retire":

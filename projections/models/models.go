@@ -35,6 +35,7 @@ type Version struct {
 
 	Rule        vote.Rule `json:"rule,omitempty"` // of an ensemble
 	Temperature float64   `json:"temperature,omitempty"`
+	Copies      int       `json:"copies,omitempty"` // machines that hold each model, on agents; 2 when absent
 }
 
 // Find gives the version of the number; 0 is the one that answers.
@@ -102,7 +103,7 @@ func (v *View) Apply(e event.Envelope) {
 		kept := slices.Clone(m.Versions[max(0, len(m.Versions)+1-pool.MaxVersions):])
 		m.Versions = append(kept, Version{Version: d.Version, Run: d.Run, Kind: d.Kind, Weights: d.Weights, Layout: d.Layout, Data: d.Data,
 			Where: d.Where, Members: d.Members, Deployed: e.Time,
-			Rule: d.Rule, Temperature: d.Temperature})
+			Rule: d.Rule, Temperature: d.Temperature, Copies: d.Copies})
 	case *pool.ModelRolledBack:
 		if i, ok := v.place(d.Model); ok {
 			v.list[i].Serving = d.To

@@ -49,6 +49,7 @@ var rules = []rule{
 	{"broker/metrics", []string{"domain", "broker/metrics"}, []string{"github.com/nats-io", "os"}, "it counts events and is asked over HTTP"},
 	{"broker/webhook", []string{"domain", "projections", "broker/feed", "broker/webhook"}, []string{"github.com/nats-io"}, "it reads events from the source and sends them over HTTP"},
 	{"broker/inference", []string{"domain", "broker", "broker/inference"}, []string{"net", "os", "github.com/nats-io"}, "it answers for models and knows no caller; models come from a loader that cmd makes"},
+	{"broker/dispatch", []string{"domain", "broker/wire", "broker/inference", "broker/dispatch"}, []string{"net/http", "os", "github.com/nats-io/nats-server"}, "it asks machines for predictions over a link it is handed"},
 	{"broker/gateway/v2", []string{"domain", "projections", "broker/inference", "broker/gateway/v2"}, []string{"github.com/nats-io", "github.com/danielgtaylor", "github.com/go-chi"}, "a protocol of its own: nothing else writes its answers"},
 	{"broker/gateway", []string{"domain", "projections", "broker", "broker/inference", "broker/feed", "broker/webhook", "broker/hub", "broker/wire", "broker/identity", "broker/health", "broker/gateway"}, []string{"github.com/nats-io/nats-server"}, "the front hands on and decides nothing"},
 	{"agent/trainer", []string{"domain", "agent/trainer"}, []string{"net", "github.com/nats-io"}, "trainers know no hub"},
