@@ -3,6 +3,7 @@ package gateway
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 
 	"tensorturn/domain"
@@ -11,9 +12,11 @@ import (
 // Admission limits. A NATS server does not limit sockets that have not authenticated yet, and neither does net/http.
 const (
 	maxConns          = 16 * domain.MaxMachines // a machine has its link and up to 8 parts in flight
-	maxConnsByIP      = 2048                    // a large household or an office behind one address
+	maxConnsByIP      = 2048                    // a large household or an office behind one address; of IPv6, in one /64
 	maxWebsockets     = 4 * domain.MaxMachines  // a machine has one link, two while it reconnects
 	maxWebsocketsByIP = 512
+	maxDownloads      = 16 // of this program at a time: it is open to everybody, and the hub's uplink carries the runs
+	maxDownloadsByIP  = 4
 )
 
 // admission counts what is open, in all and by address.
@@ -31,10 +34,7 @@ func newAdmission(most, mostByIP int) *admission {
 
 // enter takes a place for the remote address host:port. release gives it back and may be called once.
 func (a *admission) enter(remote string) (release func(), ok bool) {
-	ip, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		ip = remote
-	}
+	ip := sourceOf(remote)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.all >= a.most || a.byIP[ip] >= a.mostByIP {
@@ -52,6 +52,23 @@ func (a *admission) enter(remote string) (release func(), ok bool) {
 		}
 		a.outstanding.Done()
 	}, true
+}
+
+// sourceOf is what a remote host:port is counted by: its address, or of IPv6 the /64, of which any machine has all.
+func sourceOf(remote string) string {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return remote
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if ip.Is4() {
+		return ip.String()
+	}
+	net, err := ip.Prefix(64)
+	if err != nil {
+		return ip.String()
+	}
+	return net.String()
 }
 
 // connections closes what comes beyond the limits before a byte of it is read. It is the server's ConnState hook.

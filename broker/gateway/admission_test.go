@@ -36,6 +36,18 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
+// Of IPv6 a network of 2^64 addresses is one place to come from: any rented machine has one.
+func TestAdmissionBySource(t *testing.T) {
+	for remote, want := range map[string]string{
+		"10.0.0.1:1": "10.0.0.1", "[::ffff:10.0.0.1]:2": "10.0.0.1", "[2001:db8:1:2::5]:3": "2001:db8:1:2::/64",
+		"[2001:db8:1:2:ffff::1]:4": "2001:db8:1:2::/64", "[fe80::1%eth0]:5": "fe80::/64", "pipe": "pipe",
+	} {
+		if got := sourceOf(remote); got != want {
+			t.Errorf("%s is counted by %s, want %s", remote, got, want)
+		}
+	}
+}
+
 // Connections beyond the limit are closed unread; one that became a WebSocket counts no more.
 func TestConnectionsAreBounded(t *testing.T) {
 	c := newConnections(newAdmission(10, 2))

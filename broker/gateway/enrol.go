@@ -16,7 +16,7 @@ import (
 	"tensorturn/domain/pool"
 )
 
-// Enrolment limits: a token has 178 random bits, so these protect the hub's time, not the token.
+// Enrolment limits, of requests without a good token: it has 178 random bits, so these protect the hub's time, not the token.
 const (
 	enrolPerSecond = 10
 	enrolBurst     = 60
@@ -42,13 +42,13 @@ type EnrolReply struct {
 
 // enrol turns a token into a machine. One batch uses the token and enrols the machine: both or neither.
 func (g *Gateway) enrol(w http.ResponseWriter, r *http.Request) {
-	if !g.enrolments.Allow() {
-		g.refuse(w, domain.Unavailable("enrol", "too many enrolments at once", "try again in a moment", nil))
-		return
-	}
 	var q EnrolRequest
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEnrolBytes)).Decode(&q); err != nil {
 		g.refuse(w, domain.Invalid("enrol", "the body is not what an agent sends", "use the agent of this hub's version: "+g.cfg.Version))
+		return
+	}
+	if !g.invited(q) && !g.enrolments.Allow() {
+		g.refuse(w, domain.Unavailable("enrol", "too many enrolments at once", "try again in a moment", nil))
 		return
 	}
 	reply, err := g.admit(r, q)
@@ -59,6 +59,17 @@ func (g *Gateway) enrol(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(reply)
+}
+
+// invited reports whether the request has a token that is good now. Such requests are few, and are not slowed: whoever has
+// none could otherwise keep everybody out by asking all the time.
+func (g *Gateway) invited(q EnrolRequest) (yes bool) {
+	token, err := identity.ParseToken(q.Token)
+	if err != nil {
+		return false
+	}
+	g.cfg.Views.Engine.Read(func(uint64) { yes = g.admits(token) == nil })
+	return yes
 }
 
 // admit checks the request, and enrols the machine unless its key is enrolled already: an agent whose answer was lost

@@ -151,6 +151,7 @@ type Gateway struct {
 	parts      *partsInFlight
 	replays    chan struct{} // one at a time
 	streams    *admission    // of events
+	downloads  *admission    // of this program
 	binary     fileSum
 	storeSaid  rate.Sometimes // a store that takes nothing is said aloud now and then, not for each part
 }
@@ -163,6 +164,7 @@ func New(cfg Config) *Gateway {
 	g := &Gateway{
 		cfg: cfg, door: cfg.Door, enrolments: rate.NewLimiter(enrolPerSecond, enrolBurst),
 		sockets: newAdmission(maxWebsockets, maxWebsocketsByIP), parts: newPartsInFlight(), replays: make(chan struct{}, 1), streams: newAdmission(maxStreams, maxStreamsByIP),
+		downloads: newAdmission(maxDownloads, maxDownloadsByIP),
 		storeSaid: rate.Sometimes{First: 1, Interval: storeSaidEvery},
 	}
 	if g.door == nil {

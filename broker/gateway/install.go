@@ -52,6 +52,12 @@ func shellSafe(s string) string {
 }
 
 func (g *Gateway) installBinary(w http.ResponseWriter, r *http.Request) {
+	release, ok := g.downloads.enter(r.RemoteAddr)
+	if !ok {
+		g.refuse(w, domain.Unavailable("send the program", "it is being fetched too often", "try again in a minute, or copy the binary by hand", nil))
+		return
+	}
+	defer release()
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxWrite))
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeFile(w, r, g.cfg.Binary)

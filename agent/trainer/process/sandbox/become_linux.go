@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -13,6 +14,9 @@ import (
 
 // oomScore makes the kernel end a trainer before the agent and the desktop when memory runs out.
 const oomScore = "500"
+
+// firstInherited is the first file behind the three that a program has.
+const firstInherited = 3
 
 // become limits this process, restricts it if asked, and replaces it by the program. What is set here holds for the calling
 // thread, which is the one that becomes the program.
@@ -49,6 +53,9 @@ func become(e errand, command []string) error {
 			return err
 		}
 	}
+	// What the agent itself has inherited (a service manager's sockets, a shell's pipes) is not the program's. Before Linux 5.11
+	// there is no such call, and the files stay.
+	_ = unix.CloseRange(firstInherited, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	return fmt.Errorf("%s: %w", command[0], syscall.Exec(path, command, os.Environ()))
 }
 

@@ -155,3 +155,26 @@ func TestChooseTakesTheStrongest(t *testing.T) {
 		t.Error("a sandbox was chosen that does not hold")
 	}
 }
+
+// A program has three files and none that the agent was started with.
+func TestNoInheritedFiles(t *testing.T) {
+	secret, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer secret.Close()
+	for _, b := range []Backend{None, Landlock, Bubblewrap} {
+		t.Run(string(b), func(t *testing.T) {
+			s := Only(t.Context(), b, t.TempDir())
+			if b != None && !s.Holds() {
+				t.Skipf("this machine cannot: %s", s.Report())
+			}
+			words := s.Wrap(System(), []string{"/bin/sh", "-c", "test ! -e /proc/$$/fd/9"})
+			cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
+			cmd.ExtraFiles = slices.Repeat([]*os.File{secret}, 7) // 3 to 9
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
