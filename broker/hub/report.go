@@ -74,6 +74,9 @@ func (b *batch) trainReport(s *run.State, l *run.Lease, r wire.SlotReport) {
 
 // offer asks whether the delta may be inspected, and queues its inspection once if so.
 func (b *batch) offer(s *run.State, l *run.Lease, r wire.SlotReport) {
+	if l.Cut != nil && len(r.Offer.Chunks) != *l.Cut {
+		return // the cut is on its way to the agent
+	}
 	job := InspectJob{Run: s.ID, Slot: l.Slot, Epoch: l.Epoch, Number: r.Number, Offer: *r.Offer, Base: s.BaseOf(l), Layout: s.Layout}
 	if in := b.c.mem.inspect[l.Slot]; in != nil && sameOffer(in.job, job) {
 		return

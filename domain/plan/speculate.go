@@ -57,9 +57,10 @@ func (b *board) absent(t *worker) *worker {
 	return nil
 }
 
-// hangs reports whether the chunk under way takes far longer than w's speed says.
+// hangs reports whether the chunk under way takes far longer than w's speed says; the end of one may be on its way for a
+// sync.
 func (b *board) hangs(w *worker) bool {
-	return w.Usable && w.Speed > 0 && len(w.claimed) > 0 && w.Busy > overdueFactor*float64(b.size.of(w.claimed[0]))/w.Speed
+	return w.Usable && w.Speed > 0 && len(w.claimed) > 0 && w.Busy > overdueFactor*float64(b.size.of(w.claimed[0]))/w.Speed+b.sync
 }
 
 // laggard is the slot with claims that it has not begun which would finish last, nil when there is none.
