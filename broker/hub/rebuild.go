@@ -71,7 +71,7 @@ func (c *Core) rebuild(ctx context.Context, tell func([]event.Envelope)) error {
 
 func readOnlyBecause(err error) error {
 	return &domain.Error{Kind: domain.KindIntegrity, Op: "the hub is read-only", Why: "its log is not to be trusted", Err: err,
-		Next: "while it runs `tensorturn log verify` names the first bad record; then stop it and restore its folder from a backup"}
+		Next: "while it runs `tensorturn log verify` names the first bad record; then stop it and put it together again with `tensorturn log repair`, or restore its folder from a backup"}
 }
 
 // fail notes that the fold is ahead of the log. A foreign writer ends all writing: two hubs on one log is the one

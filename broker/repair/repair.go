@@ -118,7 +118,7 @@ func (c *chain) next(ctx context.Context, seq uint64, prev domain.Digest) (broke
 // follows reports whether the record is whole and links to the one before it.
 func (c *chain) follows(rec broker.Record, seq uint64, prev domain.Digest) bool {
 	e, err := event.Decode(c.reg, seq, rec.Data)
-	return err == nil && rec.Seq == seq && e.Prev == prev && e.ID == rec.ID && (rec.Subject == "" || rec.Subject == e.Subject())
+	return err == nil && rec.Seq == seq && e.Prev == prev && (rec.ID == "" || rec.ID == e.ID) && (rec.Subject == "" || rec.Subject == e.Subject())
 }
 
 // FromLog is a source over a log that may be damaged, record by record.
@@ -147,14 +147,14 @@ type Write struct {
 // maxBytes bounds a batch's data.
 const maxBytes = 4 << 20
 
-// Add takes the next record; its subject is filled in from the event where the source had none.
+// Add takes the next record; its subject and id are filled in from the event where the source had none.
 func (w *Write) Add(ctx context.Context, reg *event.Registry, rec broker.Record) error {
-	if rec.Subject == "" {
+	if rec.Subject == "" || rec.ID == "" {
 		e, err := event.Decode(reg, rec.Seq, rec.Data)
 		if err != nil {
 			return err
 		}
-		rec.Subject = e.Subject()
+		rec.Subject, rec.ID = e.Subject(), e.ID
 	}
 	if len(w.batch) == domain.MaxBatchEvents || w.bytes+len(rec.Data) > maxBytes {
 		if err := w.Flush(ctx); err != nil {

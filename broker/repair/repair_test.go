@@ -146,7 +146,7 @@ func TestWrite(t *testing.T) {
 	w := repair.Write{Append: log.Append}
 	for seq := uint64(1); seq <= 12; seq++ {
 		rec := whole[seq]
-		rec.Subject = "" // an exported file has none
+		rec.Subject, rec.ID = "", "" // a file of a run has none
 		if err := w.Add(context.Background(), registry(), rec); err != nil {
 			t.Fatal(err)
 		}

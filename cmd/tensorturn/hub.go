@@ -77,7 +77,7 @@ func (a *app) greet(ctx context.Context, h *hubProcess) error {
 	if h.readOnly != nil {
 		a.say("%v", h.readOnly)
 		a.say("reads go on while it runs, and so does the check that names the first bad record: tensorturn log verify --context %s", h.contextFile())
-		a.say("then stop it and restore its folder from a backup")
+		a.say("then stop it and put its log together again: tensorturn log repair --dir %s --from COPY", h.opts.dir)
 		return nil
 	}
 	if !h.created {

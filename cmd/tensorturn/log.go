@@ -42,7 +42,7 @@ func logVerify(a *app) *cobra.Command {
 			if err == nil && v.ReadOnly != "" {
 				// the records that are left hold together, and the hub knows that some are missing
 				v.OK, v.Reason = false, v.ReadOnly
-				err = domain.Integrity("verify log", v.ReadOnly, "stop the hub and restore its folder from a backup")
+				err = domain.Integrity("verify log", v.ReadOnly, "stop the hub, then: tensorturn log repair --from COPY, or restore its folder from a backup")
 			}
 			if a.json {
 				if perr := a.object(v); perr != nil {

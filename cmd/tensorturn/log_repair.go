@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +24,7 @@ import (
 	"tensorturn/broker/identity"
 	"tensorturn/broker/repair"
 	"tensorturn/domain"
+	"tensorturn/projections/archive"
 )
 
 // repairOptions are those of log repair.
@@ -50,7 +53,7 @@ func logRepair(a *app) *cobra.Command {
 	var o repairOptions
 	c := &cobra.Command{Use: "repair", Short: "put a damaged log together again from copies, proven by signed heads", Args: args(),
 		Long: "For a stopped hub whose log is damaged. Follows the hash chain through the hub's own store and every --from: a copy of the hub's\n" +
-			"folder, or records saved with: curl -H \"Authorization: Bearer KEY\" https://HUB/api/v1/log > log.jsonl\n" +
+			"folder, runs taken out with log export, or all records saved with: curl -H \"Authorization: Bearer KEY\" https://HUB/api/v1/log > log.jsonl\n" +
 			"The result must contain the position kept beside the store and each --head: the file \"head\" of an agent's folder. When\n" +
 			"more was signed than can be found nothing is written: those events were acknowledged. The damaged stream is kept.",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -66,7 +69,7 @@ func logRepair(a *app) *cobra.Command {
 		}}
 	f := c.Flags()
 	f.StringVar(&o.dir, "dir", hubDir(), "folder of the stopped hub")
-	f.StringArrayVar(&o.from, "from", nil, "a copy of the hub's folder, or a file of exported records; may be repeated")
+	f.StringArrayVar(&o.from, "from", nil, "a copy of the hub's folder, a file of log export, or one of records; may be repeated")
 	f.StringArrayVar(&o.heads, "head", nil, "a signed head that an agent keeps (its folder's file \"head\"); may be repeated")
 	f.Uint64Var(&o.accept, "accept-loss", 0, "end the log at this record although more was signed: what follows is lost for ever")
 	f.BoolVar(&o.dry, "dry-run", false, "say what would be done and change nothing")
@@ -123,6 +126,7 @@ func (a *app) repairLog(ctx context.Context, o repairOptions) (out repaired, err
 	if err != nil {
 		return out, err
 	}
+	heads = append(heads, r.found...)
 	report, err := repair.Merge(ctx, registry(), sources, heads, func(broker.Record) error { return nil })
 	if err != nil {
 		return out, err
@@ -153,6 +157,8 @@ type repairer struct {
 	tmp  string
 	opts repairOptions
 	open []*hubProcess
+
+	found []repair.Head // signed positions that came with the sources
 }
 
 func (r *repairer) close() {
@@ -196,7 +202,7 @@ func (r *repairer) sources(ctx context.Context) ([]repair.Source, error) {
 		if info.IsDir() {
 			s, err = r.folder(ctx, from, i)
 		} else {
-			s, err = exportedRecords(from)
+			s, err = r.file(from)
 		}
 		if err != nil {
 			return nil, err
@@ -229,6 +235,45 @@ func (r *repairer) start(ctx context.Context, dir string) (*hubProcess, error) {
 	h := &hubProcess{opts: hubOptions{dir: dir, maxStore: r.opts.maxStore, logger: zerolog.Nop()}, url: r.url, keys: r.keys, failed: make(chan error, 1)}
 	r.open = append(r.open, h)
 	return h, h.startBroker(ctx)
+}
+
+// file is a source over a file: a run taken out with log export, which this hub has signed, or records as lines of JSON.
+func (r *repairer) file(path string) (repair.Source, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return repair.Source{}, domain.Invalid("repair log", plainPathError(err), "give a file of records")
+	}
+	defer f.Close()
+	first := make([]byte, len(exportMagic))
+	if _, err := io.ReadFull(f, first); err != nil || string(first) != exportMagic {
+		return exportedRecords(path)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return repair.Source{}, err
+	}
+	recs := exportedRun{}
+	sum, err := archive.Read(f, r.keys.Head().Public().(ed25519.PublicKey), recs)
+	if err != nil {
+		return repair.Source{}, err
+	}
+	if seq, digest, err := r.keys.Heads().Open(sum.SignedHead); err == nil {
+		r.found = append(r.found, repair.Head{From: path, Seq: seq, Digest: digest})
+	}
+	return repair.FromRecords(path, recs), nil
+}
+
+// exportMagic begins the files of log export.
+const exportMagic = "tensorturn export "
+
+// exportedRun collects a run's records out of an export.
+type exportedRun map[uint64]broker.Record
+
+func (exportedRun) Begin(archive.Header) error                { return nil }
+func (exportedRun) Hidden(uint64, domain.Digest) error        { return nil }
+func (exportedRun) Object(domain.Digest, []byte, int64) error { return nil }
+func (e exportedRun) Record(seq uint64, data []byte) error {
+	e[seq] = broker.Record{Seq: seq, Data: bytes.Clone(data)}
+	return nil
 }
 
 // exportedRecords reads a file of records as GET /api/v1/log gives them.

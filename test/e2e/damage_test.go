@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,7 @@ type finished struct {
 	records []gateway.LogRecord
 	blobs   map[domain.Digest][]byte // stored objects of the run by digest: manifests and parts
 	owner   map[domain.Digest]domain.Digest
+	export  string // the run, taken out
 	order   []domain.Digest
 }
 
@@ -42,6 +44,8 @@ func finish(t *testing.T) *finished {
 	if code := a.Stop(kit.Patience); code != 0 {
 		t.Fatalf("the agent ended with exit code %d", code)
 	}
+	f.export = filepath.Join(t.TempDir(), "run.export")
+	p.Must("log", "export", string(f.id), "--output", f.export)
 	f.records = p.Records()
 	for _, e := range p.Events() {
 		switch d := e.Data.(type) {
@@ -220,6 +224,15 @@ func TestLogRepair(t *testing.T) {
 	}
 	f.Must("token", "create") // it takes commands again
 	f.Hub.Stop(kit.Patience)
+	restore()
+
+	// A run that was taken out is a copy of its own records.
+	mine := slices.IndexFunc(f.records, func(r gateway.LogRecord) bool { return r.Seq > damaged.Seq })
+	file, at = f.find(t, "EVENTS", f.records[mine].Data)
+	f.Flip(file, at+5, 1)
+	if s := f.Run("log", "repair", "--dir", f.HubDir(), "--from", f.export); s.Code != 0 || !strings.Contains(s.Out, "1 record from "+f.export) {
+		t.Errorf("from an export: exit code %d, %s%s", s.Code, s.Out, s.Err)
+	}
 	restore()
 
 	// The end of the log is gone and no copy has it: only the owner may give it up, by its number.
