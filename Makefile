@@ -7,7 +7,7 @@ SEEDS ?= 100
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-outsiders test-v2-client check sim sim-bugs chaos fuzz test-torch bench experiments exactness exactness-arm64 image clean faults faults-mutations durability corruption churn soak
+.PHONY: help build demo test test-outsiders test-v2-client check sim sim-bugs chaos fuzz torch test-torch bench experiments exactness exactness-arm64 image clean faults faults-mutations durability corruption churn soak
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -92,12 +92,16 @@ exactness: ## golden merge and vote vectors under GOAMD64=v1 and v3
 	GOAMD64=v3 $(GO) test -count=1 ./domain/merge/ ./domain/vote/
 
 PYTHON ?=
-test-torch: ## owners' PyTorch scripts: PYTHON=/path/to/python with torch, or Debian's, installed as root; FULL=1 takes three seeds
+TORCH := python3-torch libopenblas0-pthread dataset-fashion-mnist
+torch: ## PyTorch, Fashion-MNIST and the package safetensors: Debian's, installed as root, unless PYTHON=/path/to/python has torch
 	@test -n "$(PYTHON)" || { /usr/bin/python3 -c 'import torch' 2>/dev/null && test -d /usr/share/datasets/fashion-mnist; } || \
-		apt-get install -y --no-install-recommends python3-torch libopenblas0-pthread dataset-fashion-mnist
-	@test -d .cache/safetensors || python3 -m pip install -q --no-deps --target .cache/safetensors safetensors==0.5.3 || rm -rf .cache/safetensors
+		apt-get install -y --no-install-recommends $(TORCH) || { apt-get update && apt-get install -y --no-install-recommends $(TORCH); }
+	@test -d .cache/safetensors || $(or $(PYTHON),/usr/bin/python3) -m pip install -q --no-deps --target .cache/safetensors safetensors==0.5.3 || \
+		python3 -m pip install -q --no-deps --target .cache/safetensors safetensors==0.5.3 || { rm -rf .cache/safetensors; echo "the package safetensors is not at hand: what needs it is left out" >&2; }
+
+test-torch: torch ## owners' PyTorch scripts; FULL=1 takes three seeds, SMALL=1 a sixth of one and little else (2 minutes)
 	TENSORTURN_TEST_SAFETENSORS=$$(test -d .cache/safetensors && echo $(CURDIR)/.cache/safetensors) \
-	TENSORTURN_TEST_PYTHON=$(or $(PYTHON),/usr/bin/python3) $(GO) test -count=1 -v -timeout 60m ./test/torch $(if $(FULL),-args -full)
+	TENSORTURN_TEST_PYTHON=$(or $(PYTHON),/usr/bin/python3) $(GO) test -count=1 -v -timeout 60m ./test/torch $(if $(SMALL),-run 'TestFashion$$|TestKeepAndResume|TestLines') $(if $(FULL),-args -full) $(if $(SMALL),-args -small)
 
 image: build ## container image FROM scratch with the built binary
 	docker build -t tensorturn:$(VERSION) -t tensorturn:latest -f Dockerfile bin

@@ -228,6 +228,8 @@ var prints = map[string]bool{"exit 1": true, "no module": true, "MemoryError": t
 // Each way a program fails: the fact in the log, the words for its owner, and what became of the chunks.
 func TestFailuresInAPool(t *testing.T) {
 	p, _ := start(t, "a")
+	table := []string{"script | event | chunks claimed, returned, counted | what its owner reads"}
+	defer func() { t.Log("\n" + strings.Join(table, "\n")) }()
 	for _, c := range []struct {
 		mode string
 		why  string
@@ -275,6 +277,7 @@ func TestFailuresInAPool(t *testing.T) {
 			if failed != run.MaxTaskFailures || requeued < claimed {
 				t.Errorf("%d task failures, %d of %d claimed chunks requeued", failed, requeued, claimed)
 			}
+			table = append(table, fmt.Sprintf("%s | %d × %s, then %s | %d, %d, %d | %s", c.mode, failed, run.NameTaskFailed, run.NameFailed, claimed, requeued, r.Ledger.Counted, r.Reason))
 			if left := trainersOf(t, p.AgentDir("a")); len(left) > 0 {
 				p.Await("processes of the program to end", func() bool { return len(trainersOf(t, p.AgentDir("a"))) == 0 })
 			}
@@ -297,6 +300,7 @@ func TestLimitsInAPool(t *testing.T) {
 			if r.Phase != run.PhaseFailed || !strings.Contains(r.Reason, why) || r.Ledger.Counted != 0 || r.Totals.TaskFails != run.MaxTaskFailures {
 				t.Errorf("the run is %s: %s\nwant %q\n%+v", r.Phase, r.Reason, why, r.Totals)
 			}
+			t.Logf("%s | %d × %s, then %s | 0 counted | %s", mode, r.Totals.TaskFails, run.NameTaskFailed, run.NameFailed, r.Reason)
 			p.Await("processes of the program to end", func() bool { return len(trainersOf(t, p.AgentDir("a"))) == 0 })
 			if m := p.Must("machine", "show", "a"); !strings.Contains(m, "online") {
 				t.Errorf("the agent did not live through it:\n%s", m)
@@ -314,6 +318,7 @@ func TestHangLosesItsLease(t *testing.T) {
 	p.Await("its processes to end", func() bool { return len(trainersOf(t, p.AgentDir("a"))) == 0 })
 	for _, e := range p.Events() {
 		if d, ok := e.Data.(*run.LeaseExpired); ok && e.Agg == string(id) {
+			t.Logf("hang | %s | %d chunks returned | %s", d.EventName(), len(d.Requeued), d.Reason)
 			if d.Reason != "no progress" || len(d.Requeued) == 0 {
 				t.Errorf("%q, %d chunks requeued", d.Reason, len(d.Requeued))
 			}

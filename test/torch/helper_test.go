@@ -21,8 +21,8 @@ import (
 	"tensorturn/domain/safetensors"
 )
 
-// small is a script like an owner's; {model} and {more} are replaced.
-const small = `
+// ownScript is a script like an owner's; {model} and {more} are replaced.
+const ownScript = `
 import os, torch
 from torch import nn
 import torch.nn.functional as F
@@ -56,7 +56,7 @@ func script(parts ...string) string {
 	for i := 0; i < len(parts); i += 2 {
 		all[parts[i]] = parts[i+1]
 	}
-	text := small
+	text := ownScript
 	for name, part := range all {
 		text = strings.ReplaceAll(text, "{"+name+"}", part)
 	}

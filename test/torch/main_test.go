@@ -25,8 +25,11 @@ import (
 	"tensorturn/test/kit"
 )
 
-// full runs the long version of what takes minutes.
-var full = flag.Bool("full", false, "three seeds where one is usual")
+// full and small run the long and the short version of what takes minutes.
+var (
+	full  = flag.Bool("full", false, "three seeds where one is usual")
+	small = flag.Bool("small", false, "a sixth of Fashion-MNIST, one seed")
+)
 
 // binary is what tests of whole runs use; it is built once, and only where there is torch.
 var binary string

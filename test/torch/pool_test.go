@@ -99,11 +99,11 @@ func TestPoolTrainsAScript(t *testing.T) {
 	for _, s := range r.Slots {
 		t.Logf("%s: %d samples", s.Slot, s.Samples)
 	}
-	opensInTorch(t, p, r)
+	opensInTorch(t, p, r, "nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))")
 }
 
 // opensInTorch loads the exported model with plain torch and json, as an owner without this project would.
-func opensInTorch(t *testing.T, p *kit.Pool, r runs.Run) {
+func opensInTorch(t *testing.T, p *kit.Pool, r runs.Run, model string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "model")
 	p.Must("model", "export", string(r.ID), dir)
@@ -115,9 +115,9 @@ n = struct.unpack("<Q", raw[:8])[0]
 head = json.loads(raw[8:8+n])
 assert head.pop("__metadata__")["format"] == "pt"
 state = {k: torch.frombuffer(bytearray(raw[8+n+v["data_offsets"][0]:8+n+v["data_offsets"][1]]), dtype=torch.float32).reshape(v["shape"]) for k, v in head.items()}
-nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10)).load_state_dict(state)
+%s.load_state_dict(state)
 print("loaded")
-`, filepath.Join(dir, "model.safetensors"))
+`, filepath.Join(dir, "model.safetensors"), model)
 	if out := runScript(t, text); !strings.Contains(out, "loaded") {
 		t.Error(out)
 	}
@@ -143,6 +143,7 @@ print("the package agrees")
 	if out := runScript(t, text); !strings.Contains(out, "the package agrees") {
 		t.Error(out)
 	}
+	t.Log("the model opens in plain torch and in the package safetensors")
 }
 
 // The script of the fused run, unchanged, as an ensemble of three on two machines; its members answer the held-out rows and
@@ -231,11 +232,15 @@ func alone(t *testing.T, script string, epochs int, args ...string) (accuracy fl
 }
 
 // A convolutional network on Fashion-MNIST with the four-line script: three agents, one killed on the way and started
-// again, against the script alone on the same number of samples. -full takes three seeds.
+// again, against the script alone on the same number of samples. -full takes three seeds; -small a sixth of the samples, in
+// shorter rounds.
 func TestFashion(t *testing.T) {
 	samples, seeds, epochs := 60000, 1, 4
-	if *full {
+	switch {
+	case *full:
 		seeds = 3
+	case *small:
+		samples = 10000
 	}
 	meanAlone, meanPool := 0.0, 0.0
 	for seed := 1; seed <= seeds; seed++ {
@@ -255,7 +260,7 @@ func fashion(t *testing.T, samples, epochs, seed int) float64 {
 	t.Helper()
 	p, agents := startPool(t, "a", "b", "c")
 	id := submit(t, p, "cnn.yaml", "[python, cnn.py]", fmt.Sprintf("[python, cnn.py, %q, \"10000\", %q]", fmt.Sprint(samples), fmt.Sprint(seed)),
-		"epochs: 4", fmt.Sprintf("epochs: %d\nseed: %d", epochs, seed))
+		"epochs: 4", fmt.Sprintf("epochs: %d\nseed: %d", epochs, seed), "samples: 60000", fmt.Sprintf("samples: %d", samples), "chunks: 59", fmt.Sprintf("chunks: %d", 59*samples/60000))
 	victim, ok := p.Machine("a")
 	if !ok {
 		t.Fatal("no machine a")
@@ -279,5 +284,6 @@ func fashion(t *testing.T, samples, epochs, seed int) float64 {
 			t.Errorf("%s counted %.1f %%", name, 100*share)
 		}
 	}
+	opensInTorch(t, p, r, "nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))")
 	return last.Accuracy
 }

@@ -3,6 +3,7 @@ package code
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -249,10 +250,10 @@ func FuzzUnpack(f *testing.F) {
 		f.Add(archive)
 	}
 	f.Add(append(plainFile("a/b.py", "text"), make([]byte, 1024)...))
+	outer := f.TempDir() // one for all: a new one for each try costs more than the try
+	inner := filepath.Join(outer, "in", "side")
 	f.Fuzz(func(t *testing.T, archive []byte) {
-		outer := t.TempDir()
-		inner := filepath.Join(outer, "in", "side")
-		if err := os.MkdirAll(inner, 0o700); err != nil {
+		if err := errors.Join(os.RemoveAll(inner), os.MkdirAll(inner, 0o700)); err != nil {
 			t.Fatal(err)
 		}
 		root, err := os.OpenRoot(inner)
