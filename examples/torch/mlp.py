@@ -17,7 +17,7 @@ def evaluate(model):
     return (logits.argmax(1) == test.tensors[1]).float().mean().item(), F.cross_entropy(logits, test.tensors[1]).item()
 
 
-job = tensorturn.join(model, optimizer, train, evaluate=evaluate)  # 2
+job = tensorturn.join(model, optimizer, train, evaluate=evaluate, predict=lambda model, x: model(x).softmax(1))  # 2
 for x, y in job.batches(batch_size=32):  # 3
     optimizer.zero_grad()
     loss = F.cross_entropy(model(x), y)
