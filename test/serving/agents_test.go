@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"tensorturn/test/kit"
@@ -92,6 +93,33 @@ func TestAgentWithAMemberIsKilled(t *testing.T) {
 		t.Errorf("%d answers of one member or none: the others hold theirs", n)
 	}
 	t.Logf("%d answers of three members, %d of two, %d lost", l.used[3].Load(), l.used[2].Load(), l.lost.Load())
+}
+
+// An agent that hangs, with its link open and nothing said, costs no request: another is asked. And more rows than one message
+// carries come back in order.
+func TestAgentHangs(t *testing.T) {
+	p, agents := threeAgents(t)
+	id := p.Submit(spec(t, 1, "round: {chunks: 24}\n"))
+	p.AwaitEnd(id)
+	p.Must("model", "deploy", string(id), "--name", "digits", "--on", "agents")
+	l := startLoad(t, p, "digits", 4)
+	l.more(p, 0)
+	for _, name := range []string{"one", "two"} {
+		agents[name].Signal(syscall.SIGSTOP)
+		l.more(p, 0)
+		agents[name].Signal(syscall.SIGCONT)
+		l.more(p, 0)
+	}
+	l.stop()
+	_, key := newKey(t, p, "digits")
+	x, labels := rows(t, 1300)
+	for len(x) < 3900 { // 1 MB: three messages
+		x, labels = append(x, x[:1300]...), append(labels, labels[:1300]...)
+	}
+	if acc, _ := accuracy(t, newAsker(t, p, key), "digits", x, labels); acc < 0.85 {
+		t.Errorf("accuracy %.3f over %d rows", acc, len(x))
+	}
+	t.Logf("%d answers, %d lost", l.used[0].Load(), l.lost.Load())
 }
 
 // A model on two of three agents, under load: one of them is killed, one drains, a new version comes, the hub starts anew. No
