@@ -73,11 +73,17 @@ fuzz: ## every fuzz target for FUZZTIME=40s, one after another, as a table; some
 bench: build ## speeds, ratios and memory, with the machine named
 	$(GO) run ./test/bench
 
-PROMTOOL ?= $(shell command -v promtool)
-test-outsiders: ## stock clients follow a hub: nats-py, the nats tool, curl, a webhook receiver; promtool where it is installed
+OUTSIDERS := $(CURDIR)/.cache/outsiders
+PROMTOOL ?= $(shell command -v promtool || echo $(OUTSIDERS)/prometheus/usr/bin/promtool)
+test-outsiders: ## stock clients follow a hub: nats-py, the nats tool, curl, a webhook receiver; promtool and the AsyncAPI parser judge
 	@test -x .cache/outsiders/py/bin/python || { python3 -m venv .cache/outsiders/py && .cache/outsiders/py/bin/pip --quiet install 'nats-py[aiohttp,nkeys]==2.16.0'; }
-	@test -x .cache/outsiders/bin/nats || GOBIN=$(CURDIR)/.cache/outsiders/bin $(GO) install github.com/nats-io/natscli/nats@v0.5.0
-	$(GO) test -count=1 -v ./test/outsiders -args -python=$(CURDIR)/.cache/outsiders/py/bin/python -nats=$(CURDIR)/.cache/outsiders/bin/nats -promtool=$(PROMTOOL)
+	@test -x .cache/outsiders/bin/nats || GOBIN=$(OUTSIDERS)/bin $(GO) install github.com/nats-io/natscli/nats@v0.5.0
+	@test -x $(PROMTOOL) || ! command -v apt-get dpkg-deb >/dev/null || { mkdir -p $(OUTSIDERS)/prometheus && cd $(OUTSIDERS)/prometheus && \
+		apt-get download --quiet prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb usr/bin/prometheus; } || echo "no promtool: its library alone judges the metrics"
+	@test -d .cache/outsiders/node_modules/@asyncapi || ! command -v npm >/dev/null || \
+		npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(OUTSIDERS) @asyncapi/parser@3.6.6 || echo "no AsyncAPI parser: its test is left out"
+	$(GO) test -count=1 -v ./test/outsiders -args -python=$(OUTSIDERS)/py/bin/python -nats=$(OUTSIDERS)/bin/nats \
+		$$(test -x $(PROMTOOL) && echo -promtool=$(PROMTOOL)) $$(test -d .cache/outsiders/node_modules/@asyncapi && echo -asyncapi=$(OUTSIDERS))
 
 ONLY ?=
 experiments: ## what the product claims about learning, measured: all, or ONLY=E13,E13n
