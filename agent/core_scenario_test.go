@@ -103,7 +103,7 @@ func (w *script) input(t *testing.T, d *datadriven.TestData) Input {
 	case "transfer-error":
 		return TransferError{Slot: slot, Epoch: epoch, Error: "link", Local: d.HasArg("local")}
 	case "kept":
-		return MemberKept{Slot: slot, Epoch: epoch, Blob: domain.Digest(text(d, "blob", ""))}
+		return MemberKept{Slot: slot, Epoch: epoch, Blob: domain.Digest(text(d, "blob", "")), Bytes: int64(number(d, "bytes", 0))}
 	case "finished":
 		return MemberFinished{Slot: slot, Epoch: epoch, Weights: domain.Digest(text(d, "weights", "w1")), Layout: "l", Params: 100}
 	case "predicted":

@@ -105,6 +105,7 @@ type (
 		Slot  int
 		Epoch domain.Epoch
 		Blob  domain.Digest
+		Bytes int64 // of the blob
 	}
 	// MemberFinished ends FinishMember.
 	MemberFinished struct {

@@ -20,6 +20,7 @@ type memberWork struct {
 	keptLoss float64       // loss at kept
 	kept     int           // chunks of the newest checkpoint that was made or resumed from
 	keptAt   time.Duration // when that was
+	keptSize int64         // bytes of the newest checkpoint that was made
 	keepless bool          // its trainer keeps no checkpoints
 
 	checkpoint stored // of kept chunks
@@ -104,7 +105,7 @@ func (c *Core) memberResult(now time.Duration, in Input) {
 	case MemberKept:
 		if _, l := c.ended(in.Slot, in.Epoch, opKeep); l != nil {
 			l.member.kept, l.member.keptAt, l.member.keptLoss = l.member.at, now, l.member.loss
-			l.member.keepless = in.Blob == ""
+			l.member.keepless, l.member.keptSize = in.Blob == "", in.Bytes
 			l.member.checkpoint = stored{blob: in.Blob}
 			c.contact.tell()
 		}
@@ -165,7 +166,7 @@ func (m *memberWork) report(l *lease, fenced bool) *wire.Member {
 	}
 	switch {
 	case m.checkpoint.up:
-		r.Checkpoint = &wire.Checkpoint{Chunks: m.kept, Blob: m.checkpoint.blob, Loss: m.keptLoss}
+		r.Checkpoint = &wire.Checkpoint{Chunks: m.kept, Blob: m.checkpoint.blob, Loss: m.keptLoss, Bytes: m.keptSize}
 	case l.want.contribute && l.op == opNone && l.prepared && (m.keepless || m.at <= l.want.saved):
 		r.Checkpoint = &wire.Checkpoint{Chunks: l.want.saved}
 	}

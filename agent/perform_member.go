@@ -64,11 +64,14 @@ func (w *worker) keepMember(e KeepMember) (Input, error) {
 	if !ok || !k.Keeps() {
 		return MemberKept{Slot: w.slot, Epoch: e.Epoch}, nil
 	}
-	blob, err := w.intoBlob(func(ctx context.Context, _ trainer.Trainer, out io.Writer) error { return k.SaveState(ctx, out) })
+	size := &counter{}
+	blob, err := w.intoBlob(func(ctx context.Context, _ trainer.Trainer, out io.Writer) error {
+		return k.SaveState(ctx, io.MultiWriter(out, size))
+	})
 	if err != nil {
 		return nil, err
 	}
-	return MemberKept{Slot: w.slot, Epoch: e.Epoch, Blob: blob}, nil
+	return MemberKept{Slot: w.slot, Epoch: e.Epoch, Blob: blob, Bytes: size.bytes}, nil
 }
 
 func (w *worker) finishMember(e FinishMember) (Input, error) {
@@ -116,6 +119,14 @@ func (w *worker) predictMember(e PredictMember) (Input, error) {
 	}
 	out.Outputs = run.MemberOutputs{Blob: blob, Rows: m.Samples, Classes: answers.Classes, Accuracy: m.Accuracy, Loss: m.Loss}
 	return out, nil
+}
+
+// counter counts what is written through it.
+type counter struct{ bytes int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.bytes += int64(len(p))
+	return len(p), nil
 }
 
 // intoBlob has something written into a blob of the cache; failures of the disk are told from the trainer's.

@@ -98,6 +98,9 @@ func renderSync(r *wire.SyncRequest) string {
 			fmt.Fprintf(&b, " chunks=%d", m.Chunks)
 			if m.Checkpoint != nil {
 				fmt.Fprintf(&b, " checkpoint=%d:%s", m.Checkpoint.Chunks, m.Checkpoint.Blob)
+				if n := m.Checkpoint.Bytes; n > 0 {
+					fmt.Fprintf(&b, ":%d bytes", n)
+				}
 			}
 			if m.Trained != nil {
 				fmt.Fprintf(&b, " weights=%s", m.Trained.Weights)

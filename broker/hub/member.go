@@ -18,7 +18,7 @@ func (b *batch) memberReport(s *run.State, l *run.Lease, r wire.Member) {
 		b.refused(err)
 	}
 	if k := r.Checkpoint; k != nil && isNews(s, l, k) {
-		record(run.RecordCheckpoint{Slot: l.Slot, Epoch: l.Epoch, Chunks: k.Chunks, Blob: k.Blob, Loss: k.Loss})
+		record(run.RecordCheckpoint{Slot: l.Slot, Epoch: l.Epoch, Chunks: k.Chunks, Blob: k.Blob, Loss: k.Loss, Bytes: k.Bytes})
 	}
 	if t := r.Trained; t != nil && held() && s.Member(l.Member).Weights == "" {
 		record(run.RecordMember{Slot: l.Slot, Epoch: l.Epoch, Weights: t.Weights, Layout: t.Layout, Params: t.Params, Loss: t.Loss})

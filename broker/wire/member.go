@@ -1,6 +1,9 @@
 package wire
 
-import "tensorturn/domain/run"
+import (
+	"tensorturn/domain"
+	"tensorturn/domain/run"
+)
 
 // member judges what a slot says about its member.
 func (c *checker) member(m *Member) {
@@ -13,6 +16,7 @@ func (c *checker) member(m *Member) {
 		c.require(k.Chunks >= 0 && k.Chunks <= run.MaxChunks, "a checkpoint's chunks are out of range")
 		c.digest("checkpoint", k.Blob, true)
 		c.finite("checkpoint loss", k.Loss)
+		c.require(k.Bytes >= 0 && k.Bytes <= domain.MaxBlobBytes, "a checkpoint's size is out of range")
 	}
 	if t := m.Trained; t != nil {
 		c.digest("member weights", t.Weights, false)

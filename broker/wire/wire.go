@@ -137,6 +137,7 @@ type Checkpoint struct {
 	Chunks int           `msgpack:"chunks"`
 	Blob   domain.Digest `msgpack:"blob"`
 	Loss   float64       `msgpack:"loss"`
+	Bytes  int64         `msgpack:"bytes,omitempty"` // of the blob, for the account of what travels
 }
 
 // TrainedMember is a member whose weights are stored.

@@ -18,6 +18,7 @@ type (
 		Chunks int
 		Blob   domain.Digest
 		Loss   float64
+		Bytes  int64 // of the blob
 	}
 	// RecordMember says that the slot's member is trained and its weights are in the store.
 	RecordMember struct {
@@ -97,9 +98,12 @@ func decideCheckpoint(s *State, c RecordCheckpoint) ([]event.Data, error) {
 		if !finite(c.Loss) {
 			return nil, invalid(c, "a loss of %v", c.Loss)
 		}
+		if c.Bytes < 0 || c.Bytes > domain.MaxBlobBytes {
+			return nil, invalid(c, "a checkpoint of %d bytes", c.Bytes)
+		}
 		kept.Chunks, kept.Samples, kept.Checkpoint = c.Chunks, MemberSamples(spec, s.Data, c.Chunks), c.Blob
 		facts = append(facts, &MemberCheckpointed{Member: m.Number, Slot: c.Slot, Epoch: c.Epoch, Blob: c.Blob,
-			From: m.Chunks, Chunks: c.Chunks, Samples: kept.Samples, Loss: c.Loss})
+			From: m.Chunks, Chunks: c.Chunks, Samples: kept.Samples, Loss: c.Loss, Bytes: c.Bytes})
 	}
 	if l.Contribute == "" {
 		return facts, nil

@@ -161,3 +161,24 @@ func TestAuditSeesBrokenMembers(t *testing.T) {
 		})
 	}
 }
+
+// A checkpoint's size is its slot's word: at the limit it is written down, beyond it or below nothing it is refused.
+func TestSizesOfCheckpoints(t *testing.T) {
+	for _, c := range []struct {
+		bytes int64
+		kept  bool
+	}{{0, true}, {domain.MaxBlobBytes, true}, {domain.MaxBlobBytes + 1, false}, {-1, false}} {
+		w := newWorld(t, run.Spec{Mode: run.ModeEnsemble, Batch: 10, Chunk: 10, Epochs: 1, Ensemble: &run.Ensemble{Members: 2}}, dataset(30))
+		w.must(run.GrantLease{Slot: "a/0", Unit: run.UnitMember, Member: 1})
+		facts, err := run.Decide(w.state, run.RecordCheckpoint{Slot: "a/0", Epoch: 2, Chunks: 2, Blob: digest("c0"), Loss: 1, Bytes: c.bytes})
+		if !c.kept {
+			if domain.KindOf(err) != domain.KindInvalid {
+				t.Errorf("%d bytes: %v", c.bytes, err)
+			}
+			continue
+		}
+		if k, ok := facts[0].(*run.MemberCheckpointed); err != nil || !ok || k.Bytes != c.bytes {
+			t.Errorf("%d bytes: %+v, %v", c.bytes, facts, err)
+		}
+	}
+}

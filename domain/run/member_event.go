@@ -27,10 +27,11 @@ type (
 		Slot    domain.SlotID `msgpack:"slot"`
 		Epoch   domain.Epoch  `msgpack:"epoch"`
 		Blob    domain.Digest `msgpack:"blob"`
-		From    int           `msgpack:"from"`    // chunks that the lineage held before
-		Chunks  int           `msgpack:"chunks"`  // chunks it holds now
-		Samples int64         `msgpack:"samples"` // samples it has seen, by the ledger
-		Loss    float64       `msgpack:"loss"`    // training loss of the newest chunk
+		From    int           `msgpack:"from"`            // chunks that the lineage held before
+		Chunks  int           `msgpack:"chunks"`          // chunks it holds now
+		Samples int64         `msgpack:"samples"`         // samples it has seen, by the ledger
+		Loss    float64       `msgpack:"loss"`            // training loss of the newest chunk
+		Bytes   int64         `msgpack:"bytes,omitempty"` // of the checkpoint, as its slot says; 0 when it does not
 	}
 	// MemberTrained says that the member has seen all of its data and its weights are in the store.
 	MemberTrained struct {

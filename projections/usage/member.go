@@ -33,12 +33,12 @@ func (m *member) seen(by domain.MachineID, samples int64) int64 {
 	return more
 }
 
-// applyMember counts facts of an ensemble. Samples are the ledger's; steps are told at the end and shared by samples; of what
-// travels, the facts say the weights.
+// applyMember counts facts of an ensemble. Samples are the ledger's; steps are told at the end and shared by samples; what
+// travels are the checkpoints and the weights.
 func (w *work) applyMember(e event.Envelope, count func(domain.MachineID, Counts)) {
 	switch d := e.Data.(type) {
 	case *run.MemberCheckpointed:
-		count(d.Slot.Machine(), Counts{Samples: w.member(d.Member).seen(d.Slot.Machine(), d.Samples)})
+		count(d.Slot.Machine(), Counts{Samples: w.member(d.Member).seen(d.Slot.Machine(), d.Samples), BytesUp: d.Bytes})
 	case *run.MemberTrained:
 		m := w.member(d.Member)
 		count(d.Slot.Machine(), Counts{Samples: m.seen(d.Slot.Machine(), d.Samples), BytesUp: bytesPerParam * d.Params})

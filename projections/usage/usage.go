@@ -9,7 +9,8 @@
 //   - bytes up: the deltas that reached the hub, refused ones too, and the first base; as stored, without what a cut link sent twice.
 //   - bytes down: the bases a machine began to work on, each once (round.merged says how large they are), and of the data the
 //     part that it has trained, at most all of it; a program's packed code, and the data of a member, whole.
-//   - of an ensemble: samples by checkpoints, steps by samples, and up the weights; no fact says how large a checkpoint was.
+//   - of an ensemble: samples by checkpoints, steps by samples, and up the checkpoints and the weights; older records do not
+//     say how large a checkpoint was.
 //   - requests, rows: inference.counted, a digest a minute.
 package usage
 

@@ -89,13 +89,13 @@ func TestCodeIsFetchedWhole(t *testing.T) {
 func TestMembers(t *testing.T) {
 	x := told{v: New()}
 	x.at(0, submitted(run.Builtin), &run.LeaseGranted{Slot: "a/0", Unit: run.UnitMember, Member: 1}, &run.LeaseGranted{Slot: "c/0", Unit: run.UnitMember, Member: 2})
-	x.at(10, &run.MemberCheckpointed{Slot: "a/0", Member: 1, Samples: 300}, &run.MemberCheckpointed{Slot: "c/0", Member: 2, Samples: 500})
+	x.at(10, &run.MemberCheckpointed{Slot: "a/0", Member: 1, Samples: 300, Bytes: 700}, &run.MemberCheckpointed{Slot: "c/0", Member: 2, Samples: 500})
 	x.at(20, &run.LeaseExpired{Slot: "a/0"}, &run.MemberRequeued{Member: 1}, &run.MemberDropped{Member: 2, Samples: 500}, &run.LeaseReleased{Slot: "c/0"},
 		&run.LeaseGranted{Slot: "b/0", Unit: run.UnitMember, Member: 1})
 	x.at(30, &run.MemberTrained{Slot: "b/0", Member: 1, Samples: 800, Steps: 25, Params: 10})
 	got := x.v.Since(time.Time{})
 	for i, want := range []Counts{
-		{Micros: 20e6, Samples: 300, Steps: 9, BytesDown: 4000}, {Micros: 10e6, Samples: 500, Steps: 16, BytesUp: 40, BytesDown: 4000}, {Micros: 20e6, BytesDown: 4000},
+		{Micros: 20e6, Samples: 300, Steps: 9, BytesUp: 700, BytesDown: 4000}, {Micros: 10e6, Samples: 500, Steps: 16, BytesUp: 40, BytesDown: 4000}, {Micros: 20e6, BytesDown: 4000},
 	} {
 		if got.Machines[i].Counts != want.told() {
 			t.Errorf("machine %s: %+v, want %+v", got.Machines[i].ID, got.Machines[i].Counts, want)

@@ -182,7 +182,8 @@ func (s *slotBox) resume(e agent.Prepare) error {
 func (s *slotBox) keepMember(e agent.KeepMember) {
 	s.begin(e.Epoch)
 	s.later(s.quick(), func() {
-		s.end(agent.MemberKept{Slot: s.index, Epoch: e.Epoch, Blob: s.p.m.store(s.run, 0, s.weights.encode(tensorName))})
+		b := s.weights.encode(tensorName)
+		s.end(agent.MemberKept{Slot: s.index, Epoch: e.Epoch, Blob: s.p.m.store(s.run, 0, b), Bytes: int64(len(b))})
 	})
 }
 
