@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"tensorturn/domain"
 	"tensorturn/projections/replay"
 )
@@ -18,7 +20,11 @@ func (a *app) showPoint(l *replay.Log, at, diff uint64) error {
 		return a.object(p)
 	}
 	for _, r := range p.Rows() {
-		a.print("%-24s %s", r.Name, clean(r.Value))
+		line := fmt.Sprintf("%-24s %s", r.Name, clean(r.Value))
+		if r.Note != "" {
+			line = fmt.Sprintf("%-44s %s", line, "("+r.Note+")")
+		}
+		a.print("%s", line)
 	}
 	return nil
 }

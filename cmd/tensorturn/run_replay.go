@@ -5,22 +5,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
+	"tensorturn/domain/event"
+	"tensorturn/domain/run"
 	"tensorturn/projections/replay"
+	"tensorturn/projections/timeline"
 )
 
 func runReplay(a *app) *cobra.Command {
-	var verify bool
+	var verify, brief bool
 	var at, diff uint64
 	var archive string
 	c := &cobra.Command{Use: "replay RUN", Short: "tell a run from the log alone; --verify recomputes every merge and vote bit for bit", Args: args("RUN"),
 		Long: "Reads the log from the hub, checks the hash chain here, and tells the run line by line. With --verify it fetches the\n" +
 			"stored deltas and weights and computes every merge again on this machine, and an ensemble's vote, weights and temperature from its\n" +
-			"members' stored outputs; one differing bit is exit code 9.",
+			"members' stored outputs; one differing bit is exit code 9.\n\n" + replayWords,
 		RunE: func(c *cobra.Command, got []string) error {
 			marks, err := marksOf(at, diff)
 			if err != nil {
@@ -35,7 +39,7 @@ func runReplay(a *app) *cobra.Command {
 				return a.showPoint(l, at, diff)
 			}
 			if !verify {
-				return a.tell(l, id)
+				return a.tell(l, id, brief)
 			}
 			r, err := a.verify(c.Context(), get, l)
 			if err != nil {
@@ -57,10 +61,17 @@ func runReplay(a *app) *cobra.Command {
 		}}
 	c.Flags().Uint64Var(&at, "at", 0, "show the run as it stood behind this sequence of the log")
 	c.Flags().Uint64Var(&diff, "diff", 0, "with --at: what changed from there to this sequence")
+	c.Flags().BoolVar(&brief, "brief", false, "leave out which chunks are dealt, claimed and trained: what decides is left")
 	c.Flags().StringVar(&archive, "archive", "", "read the run from this archive instead of a hub (tensorturn log import)")
 	c.Flags().BoolVar(&verify, "verify", false, "recompute every merge from the stored deltas, and the vote from stored outputs")
 	return c
 }
+
+// replayWords are the words of a story, for whoever reads the first one.
+const replayWords = "A line is: place in the log, time, name of the fact, and what happened, with the reason in brackets. A chunk is a fixed piece\n" +
+	"of the data. A round owns some; each slot (a GPU, or a machine's CPU) is dealt a share of them under a lease, claims what it\n" +
+	"trains next, and sends one delta: how far its weights moved. Accepted deltas count their samples, and close into a merge, the\n" +
+	"average that the next round starts from. Idle slots steal from slow ones; what a lost machine held goes back to the queue."
 
 // replayed reads a run from the hub, or from an archive with no hub at all.
 func (a *app) replayed(ctx context.Context, key, archive string, marks []uint64) (domain.RunID, *replay.Log, blob.Get, func(), error) {
@@ -81,6 +92,7 @@ func (a *app) replayed(ctx context.Context, key, archive string, marks []uint64)
 		return "", nil, nil, nil, err
 	}
 	l := replay.New(registry(), id)
+	l.TellMachines()
 	for _, m := range marks {
 		l.Mark(m)
 	}
@@ -96,16 +108,32 @@ func (c *client) runID(ctx context.Context, key string) (domain.RunID, error) {
 	return r.ID, err
 }
 
-// tell prints the story.
-func (a *app) tell(l *replay.Log, id domain.RunID) error {
+// bookkeeping are the facts that --brief leaves out: they are many, and what comes of them is told by others.
+var bookkeeping = map[string]bool{
+	run.NameChunksClaimed: true, run.NameChunkTrained: true, run.NameShardAssigned: true, run.NameShardReturned: true,
+	run.NameLeaseReleased: true, run.NameContributionRequested: true,
+}
+
+// tell prints the story, and on standard error who did how much of it.
+func (a *app) tell(l *replay.Log, id domain.RunID, brief bool) error {
 	if l.State() == nil {
 		return domain.NotFound("replay run "+string(id), "the log knows no such run", "list them with: tensorturn run list")
 	}
-	if a.json {
-		return a.object(l.Story())
+	story := l.Story()
+	if brief {
+		story = slices.DeleteFunc(slices.Clone(story), func(s timeline.Line) bool { return bookkeeping[s.Name] })
 	}
-	for _, s := range l.Story() {
+	if a.json {
+		return a.object(story)
+	}
+	for _, s := range story {
+		if s.Kind == event.KindMachine {
+			s.Text = s.ID + " is " + s.Text
+		}
 		a.print("%7d  %s  %-24s %s", s.Seq, s.Time.Format("2006-01-02 15:04:05.000"), s.Name, clean(s.Text))
+	}
+	for _, w := range l.Work() {
+		a.say("%s: %s counted, %s of the run", w.Machine, count(w.Samples, "sample"), percent(w.Samples, l.State().Ledger().Expected))
 	}
 	return nil
 }

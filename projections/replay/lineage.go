@@ -3,6 +3,8 @@ package replay
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
@@ -42,6 +44,33 @@ func (l *Log) Lineage() []Ancestor {
 				Weight: float64(in.Samples) / float64(total)})
 		}
 		out = append(out, a)
+	}
+	return out
+}
+
+// Work is what a machine has in a run.
+type Work struct {
+	Machine domain.MachineID `json:"machine"`
+	Samples int64            `json:"samples"` // counted by the ledger
+}
+
+// Work tells how much of the run each machine did, by machine: what is merged, or of an ensemble what is in the lineages of
+// its members.
+func (l *Log) Work() []Work {
+	sums := map[domain.MachineID]int64{}
+	for _, a := range l.Lineage() {
+		for _, s := range a.Shares {
+			sums[s.Machine] += s.Samples
+		}
+	}
+	for _, o := range l.Members() {
+		for _, p := range o.Parts {
+			sums[p.Machine] += p.Samples
+		}
+	}
+	out := []Work{}
+	for _, m := range slices.Sorted(maps.Keys(sums)) {
+		out = append(out, Work{m, sums[m]})
 	}
 	return out
 }

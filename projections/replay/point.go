@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"tensorturn/domain"
 	"tensorturn/domain/run"
@@ -14,7 +13,7 @@ import (
 type Point struct {
 	Seq      uint64         `json:"seq"`
 	Run      domain.RunID   `json:"run"`
-	Phase    run.Phase      `json:"phase"` // empty: the run has not been submitted yet
+	Phase    run.Phase      `json:"phase"` // or NotSubmitted
 	Paused   string         `json:"paused,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
 	Merged   int            `json:"rounds_merged"`
@@ -26,15 +25,51 @@ type Point struct {
 	Deltas   int            `json:"deltas"` // accepted in the open round
 	Accuracy *float64       `json:"accuracy,omitempty"`
 	Leases   []PointLease   `json:"leases"`
+	Members  []PointMember  `json:"members,omitempty"` // of an ensemble
+	Vote     string         `json:"vote,omitempty"`    // the rule of its vote, once they have voted
 }
+
+// NotSubmitted is the phase of a run at a place of the log before its own first record.
+const NotSubmitted run.Phase = "not submitted"
 
 // PointLease is a lease under way.
 type PointLease struct {
 	Slot    domain.SlotID `json:"slot"`
 	Unit    run.Unit      `json:"unit"`
 	Epoch   domain.Epoch  `json:"epoch"`
+	Round   int           `json:"round,omitempty"`
+	Member  int           `json:"member,omitempty"`
 	Claimed int           `json:"claimed"` // chunks
 	Trained int           `json:"trained"` // chunks, not contributed yet
+}
+
+// PointMember is a member of an ensemble.
+type PointMember struct {
+	Member  int              `json:"member"`
+	Single  bool             `json:"single,omitempty"` // compared, without a vote
+	Status  run.MemberStatus `json:"status"`
+	Slot    domain.SlotID    `json:"slot,omitempty"` // that trains it
+	Chunks  int              `json:"chunks"`         // in its newest checkpoint, or all when it is trained
+	Of      int              `json:"of"`
+	Saved   int              `json:"checkpoints"`
+	Weights domain.Digest    `json:"weights,omitempty"`
+	Reason  string           `json:"reason,omitempty"` // why it was dropped
+}
+
+// ensemble adds members and vote.
+func (p *Point) ensemble(s *run.State) {
+	if s.Ensemble == nil {
+		return
+	}
+	for i := range s.Ensemble.Members {
+		m := &s.Ensemble.Members[i]
+		p.Members = append(p.Members, PointMember{Member: m.Number, Single: m.Single, Status: m.Status, Slot: m.Slot, Chunks: m.Chunks,
+			Of: run.TotalChunks(s.MemberSpec(m.Number), s.Data), Saved: m.Saved, Weights: m.Weights, Reason: m.Reason})
+	}
+	if v := s.Ensemble.Vote; v != nil {
+		accuracy := v.Result.Vote.Accuracy
+		p.Vote, p.Accuracy = string(v.Result.Rule), &accuracy
+	}
 }
 
 // Mark asks for the run as it stands behind the record at seq. It must be called before that record is added.
@@ -62,7 +97,7 @@ func (l *Log) pass(seq uint64) {
 
 // pointOf copies what a point needs: the state goes on.
 func pointOf(id domain.RunID, seq uint64, s *run.State) Point {
-	p := Point{Seq: seq, Run: id, Chunks: map[string]int{}, Leases: []PointLease{}}
+	p := Point{Seq: seq, Run: id, Phase: NotSubmitted, Chunks: map[string]int{}, Leases: []PointLease{}}
 	if s == nil {
 		return p
 	}
@@ -81,76 +116,8 @@ func pointOf(id domain.RunID, seq uint64, s *run.State) Point {
 	}
 	for _, slot := range slices.Sorted(maps.Keys(s.Leases)) {
 		k := s.Leases[slot]
-		p.Leases = append(p.Leases, PointLease{Slot: slot, Unit: k.Unit, Epoch: k.Epoch, Claimed: len(k.Claimed), Trained: len(k.Trained)})
+		p.Leases = append(p.Leases, PointLease{Slot: slot, Unit: k.Unit, Epoch: k.Epoch, Round: k.Round, Member: k.Member, Claimed: len(k.Claimed), Trained: len(k.Trained)})
 	}
+	p.ensemble(s)
 	return p
-}
-
-// Row is one thing that a point says.
-type Row struct{ Name, Value string }
-
-// Rows says the point in plain words, in a fixed order.
-func (p Point) Rows() []Row {
-	if p.Phase == "" {
-		return []Row{{"phase", "not submitted yet"}}
-	}
-	rows := []Row{{"phase", string(p.Phase)}}
-	add := func(name, value string) {
-		if value != "" {
-			rows = append(rows, Row{name, value})
-		}
-	}
-	add("paused", p.Paused)
-	add("reason", p.Reason)
-	add("rounds merged", strconv.Itoa(p.Merged))
-	if p.Open > 0 {
-		add("round open", strconv.Itoa(p.Open))
-		add("deltas in it", strconv.Itoa(p.Deltas))
-	}
-	add("base", p.Base.Short())
-	add("samples counted", fmt.Sprintf("%d of %d", p.Counted, p.Expected))
-	for c := run.StatusUnplanned; c <= run.StatusMerged; c++ {
-		if n := p.Chunks[c.String()]; n > 0 {
-			add("chunks "+c.String(), strconv.Itoa(n))
-		}
-	}
-	if p.Accuracy != nil {
-		add("accuracy", fmt.Sprintf("%.4f", *p.Accuracy))
-	}
-	for _, k := range p.Leases {
-		add("lease of "+string(k.Slot), fmt.Sprintf("%s, epoch %d, %d chunks claimed, %d trained", k.Unit, k.Epoch, k.Claimed, k.Trained))
-	}
-	return rows
-}
-
-// Change is a difference between two points; "-" stands for what one of them does not say.
-type Change struct {
-	Name string `json:"name"`
-	From string `json:"from"`
-	To   string `json:"to"`
-}
-
-// Difference lists what b says otherwise than a, in the order of a, then what b alone says.
-func Difference(a, b Point) []Change {
-	was, is := a.Rows(), b.Rows()
-	out := []Change{}
-	for _, r := range was {
-		if v := valueOf(is, r.Name); v != r.Value {
-			out = append(out, Change{r.Name, r.Value, v})
-		}
-	}
-	for _, r := range is {
-		if valueOf(was, r.Name) == "-" {
-			out = append(out, Change{r.Name, "-", r.Value})
-		}
-	}
-	return out
-}
-
-func valueOf(rows []Row, name string) string {
-	i := slices.IndexFunc(rows, func(r Row) bool { return r.Name == name })
-	if i < 0 {
-		return "-"
-	}
-	return rows[i].Value
 }

@@ -44,9 +44,9 @@ func TestPointsFollowTheLog(t *testing.T) {
 func TestDifference(t *testing.T) {
 	early := Point{Seq: 3, Phase: run.PhaseTraining, Expected: 120, Open: 1, Chunks: map[string]int{"queued": 6}}
 	late := Point{Seq: 9, Phase: run.PhaseTraining, Counted: 40, Expected: 120, Merged: 1, Chunks: map[string]int{"merged": 2, "queued": 4},
-		Leases: []PointLease{{Slot: "a/0", Unit: run.UnitTrain, Epoch: 7, Claimed: 1}}}
-	want := []Change{{"rounds merged", "0", "1"}, {"round open", "1", "-"}, {"deltas in it", "0", "-"}, {"samples counted", "0 of 120", "40 of 120"},
-		{"chunks queued", "6", "4"}, {"chunks merged", "-", "2"}, {"lease of a/0", "-", "train, epoch 7, 1 chunks claimed, 0 trained"}}
+		Leases: []PointLease{{Slot: "a/0", Unit: run.UnitTrain, Epoch: 7, Round: 2, Claimed: 1}}}
+	want := []Change{{"samples counted", "0 of 120", "40 of 120"}, {"rounds merged", "0", "1"}, {"round open", "1", "-"}, {"deltas in it", "0", "-"},
+		{"chunks queued", "6", "4"}, {"chunks merged", "-", "2"}, {"slot a/0", "-", "trains for round 2: 0 chunks trained and not counted yet, 1 claimed, since record 7"}}
 	if d := cmp.Diff(want, Difference(early, late)); d != "" {
 		t.Error(d)
 	}

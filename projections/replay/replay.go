@@ -35,7 +35,9 @@ type Log struct {
 	rounds   []round
 	vote     *ballotBox // nil before the vote
 	story    []timeline.Line
-	broken   error // the first failure; it stays
+	broken   error                     // the first failure; it stays
+	machines bool                      // the story tells of them
+	worked   map[domain.MachineID]bool // had a lease of the run
 	marks    []uint64
 	points   map[uint64]Point
 }
@@ -63,6 +65,10 @@ func (l *Log) Add(seq uint64, data []byte) error {
 
 func (l *Log) add(seq uint64, data []byte) (err error) {
 	e, err := l.decode(seq, data)
+	if err == nil && e.Kind == event.KindMachine && l.machines && l.worked[domain.MachineID(e.Agg)] && l.state != nil && !l.state.Phase.Ended() {
+		l.story = append(l.story, timeline.LineOf(e))
+		return nil
+	}
 	if err != nil || e.Kind != event.KindRun || domain.RunID(e.Agg) != l.id {
 		return err
 	}
@@ -81,6 +87,12 @@ func (l *Log) add(seq uint64, data []byte) (err error) {
 		l.vote = &ballotBox{fact: *d, ballot: ballot.Of(l.state), seq: seq}
 	}
 	l.state = run.Evolve(l.state, e)
+	if d, ok := e.Data.(*run.LeaseGranted); ok {
+		if l.worked == nil {
+			l.worked = map[domain.MachineID]bool{}
+		}
+		l.worked[d.Slot.Machine()] = true
+	}
 	if d, ok := e.Data.(*run.RoundMerged); ok {
 		l.rounds = append(l.rounds, round{fact: *d, seq: seq})
 	}
@@ -94,6 +106,10 @@ func (l *Log) decode(seq uint64, data []byte) (event.Envelope, error) {
 	}
 	return l.verifier.Next(seq, data)
 }
+
+// TellMachines puts into the story what becomes of the machines that had work of the run, while it goes on. It must be called
+// before the first record. Whoever may see one run alone must not be told.
+func (l *Log) TellMachines() { l.machines = true }
 
 // Head is the last good record and its digest.
 func (l *Log) Head() (uint64, domain.Digest) { return l.verifier.Head() }

@@ -26,7 +26,7 @@ func TestRunAtAnyPoint(t *testing.T) {
 	if first.Phase != "submitted" || first.Counted != 0 || last.Phase != "completed" || last.Counted != r.Ledger.Counted || last.Base != r.Model {
 		t.Errorf("first %+v, last %+v", first, last)
 	}
-	if before := at(1); before.Phase != "" {
+	if before := at(1); before.Phase != replay.NotSubmitted {
 		t.Errorf("before it was submitted: %+v", before)
 	}
 	diff := p.Must("run", "replay", string(id), "--at", fmt.Sprint(r.FirstSeq), "--diff", fmt.Sprint(r.LastSeq))
