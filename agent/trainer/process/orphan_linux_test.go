@@ -2,11 +2,16 @@ package process
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"tensorturn/agent/trainer/process/sandbox"
+	"tensorturn/domain/run"
 )
 
 // alive lists the processes that carry the mark in their environment, by reading /proc on its own.
@@ -120,4 +125,54 @@ func TestAgentInAChild(t *testing.T) {
 	}
 	os.Stdout.WriteString("unit=" + tr.(*Trainer).unit + "\n")
 	select {}
+}
+
+// A process that has thrown away the unit's mark as well, with its group and its session, is known by its parent.
+func TestOrphanWithoutAMarkEnds(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip("no setsid here")
+	}
+	for _, b := range []sandbox.Backend{sandbox.None, sandbox.Landlock, sandbox.Bubblewrap} {
+		t.Run(string(b), func(t *testing.T) {
+			edit := held(t, b)
+			o := newOpener(t, func(o *Options) {
+				edit(o)
+				o.WatchEvery = 20 * time.Millisecond
+			})
+			long := fmt.Sprintf("86400.%d", os.Getpid())
+			tr, err := o.Open(t.Context(), memberJob(t, "alone", func(s *run.Spec) {
+				s.Command = []string{"sh", "-c", "env -i setsid -f sleep " + long + "; sleep 1; exit 1"}
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tr.Train(t.Context(), 0, nil); err == nil {
+				t.Error("the script did not end")
+			}
+			if b != sandbox.Bubblewrap && len(sleeping(t, long)) == 0 {
+				t.Error("there is no orphan: the test shows nothing")
+			}
+			if err := tr.Close(); err != nil {
+				t.Error(err)
+			}
+			if left := sleeping(t, long); len(left) > 0 {
+				t.Errorf("%v live on", left)
+			}
+		})
+	}
+}
+
+// sleeping lists the processes that are sleep for so long.
+func sleeping(t *testing.T, long string) (found []string) {
+	t.Helper()
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range lines {
+		if b, err := os.ReadFile(path); err == nil && string(b) == "sleep\x00"+long+"\x00" {
+			found = append(found, path)
+		}
+	}
+	return found
 }

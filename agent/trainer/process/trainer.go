@@ -31,6 +31,7 @@ type Trainer struct {
 	channel          *channel
 	child            *child
 	watching         sync.WaitGroup // the goroutine that looks after the child
+	tree             *tree          // what it saw; its own until it has ended
 	computed         atomic.Int64   // time that its processes have computed, in ticks of the system
 	container        *container     // nil when there is none
 	via              io.Writer      // where requests go, nil before the hello
@@ -224,6 +225,9 @@ func (t *Trainer) endProgram(soft time.Duration) (err error) {
 	if t.child != nil {
 		err = t.child.end(soft, t.opener.opts.KillGrace)
 		t.watching.Wait()
+		if t.tree != nil {
+			t.tree.end()
+		}
 	}
 	if t.container != nil {
 		t.opener.dropContainer(t.container)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,6 +44,7 @@ type stat struct {
 	start              uint64
 	resident           int64 // pages
 	computed           int64 // ticks
+	dead               bool  // it has ended, and nobody has waited for it
 }
 
 // measure counts the unit's processes and sums up their memory. Pages that several share are counted once, which takes a closer
@@ -70,7 +72,7 @@ func (t *tree) measure(child int, limit int64) use {
 		}
 		k.ours = k.ours || pid == child || s.group == child || look[s.parent].ours
 		look[pid] = k
-		if k.ours {
+		if k.ours && !s.dead {
 			u.processes++
 			u.memory += s.resident * t.page
 			u.computed += s.computed
@@ -85,6 +87,41 @@ func (t *tree) measure(child int, limit int64) use {
 		}
 	}
 	return u
+}
+
+// end kills what is left of the unit when its child has ended: what the last looks knew, and what that has started since. A
+// process that threw away the unit's mark, its group and its session is known by its parent alone, which the child is for
+// all orphans as long as it lives (PR_SET_CHILD_SUBREAPER in the sandbox's helper).
+func (t *tree) end() {
+	for pass := range maxSweeps {
+		t.measure(noChild, 0)
+		found := 0
+		for pid, k := range t.known { // each is killed alone: order does not matter
+			if k.ours && kill(pid, k.start) {
+				found++
+			}
+		}
+		if found == 0 {
+			return
+		}
+		if pass >= quickSweeps {
+			time.Sleep(sweepPause)
+		}
+	}
+}
+
+// noChild is no process and no group.
+const noChild = -1
+
+// kill kills the process of the number that began at start; it reports whether it was alive.
+func kill(pid int, start uint64) bool {
+	p, err := os.FindProcess(pid) // holds the process by a pidfd: another one with its number is not killed
+	if err != nil {
+		return false
+	}
+	defer func() { _ = p.Release() }()
+	s, ok := readStat(pid)
+	return ok && s.start == start && !s.dead && p.Kill() == nil
 }
 
 // marked reports whether the process carries the unit's mark.
@@ -119,7 +156,7 @@ func readStat(pid int) (s stat, ok bool) {
 	if len(f) < 22 {
 		return s, false
 	}
-	s.pid = pid
+	s.pid, s.dead = pid, f[0] == "Z" || f[0] == "X"
 	for i, into := range map[int]*int{1: &s.parent, 2: &s.group} {
 		if *into, err = strconv.Atoi(f[i]); err != nil {
 			return s, false

@@ -11,3 +11,5 @@ type tree struct{}
 func newTree(string) *tree { return &tree{} }
 
 func (*tree) measure(int, int64) use { return use{} }
+
+func (*tree) end() {}

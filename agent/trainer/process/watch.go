@@ -42,6 +42,7 @@ func (t *Trainer) watch() {
 	began, pid, tree := time.Now(), t.child.cmd.Process.Pid, newTree(t.unit)
 	ticker := time.NewTicker(o.WatchEvery)
 	defer ticker.Stop()
+	t.tree = tree
 	above := 0
 	for look := 0; ; look++ {
 		select {

@@ -53,6 +53,8 @@ func become(e errand, command []string) error {
 			return err
 		}
 	}
+	// Its orphans become its children, not those of the system's first process: whoever looks after the tree does not lose them.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	// What the agent itself has inherited (a service manager's sockets, a shell's pipes) is not the program's. Before Linux 5.11
 	// there is no such call, and the files stay.
 	_ = unix.CloseRange(firstInherited, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
