@@ -72,6 +72,7 @@ var local = map[string]string{
 	"agent start":       "is the agent; it speaks the leafnode protocol and /blobs",
 	"credential export": "writes the files of this machine's own identity",
 	"demo":              "starts a hub and agents of its own",
+	"drill":             "starts a hub and agents of its own; of a run it reads what run show and the blobs do",
 	"hub start":         "is the hub",
 	"log import":        "writes a verified file into a folder of this machine; no hub has a part in it",
 	"log repair":        "writes the folder of a hub that is stopped",

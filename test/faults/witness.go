@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,18 +109,23 @@ func (v *witness) times() []heardAt {
 	return out
 }
 
-// missing lists what was heard and is not in the log.
-func (v *witness) missing(log []gateway.LogRecord) []string {
+// notes is what was heard so far.
+func (v *witness) notes() map[uint64]string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	return maps.Clone(v.heard)
+}
+
+// missing lists what was heard and is not in the log, in order.
+func missing(heard map[uint64]string, log []gateway.LogRecord) []string {
 	stored := make(map[uint64]string, len(log))
 	for _, r := range log {
 		stored[r.Seq] = r.ID
 	}
 	var lost []string
-	for seq, id := range v.heard {
-		if stored[seq] != id {
-			lost = append(lost, fmt.Sprintf("%d (%s)", seq, id))
+	for _, seq := range slices.Sorted(maps.Keys(heard)) {
+		if id := heard[seq]; stored[seq] != id {
+			lost = append(lost, fmt.Sprintf("%d (%s), the log ends at %d", seq, id, len(log)))
 		}
 	}
 	return lost
