@@ -27,7 +27,7 @@ check: ## formatting and vet
 # Everything but the race detector is compiled as the program ships, without cgo and with short paths: vet, the tests, and the
 # program that they and `make build` make then share one set of compiled packages instead of three.
 export CGO_ENABLED := 0
-export GOFLAGS := $(GOFLAGS) -trimpath
+export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 RACY := ./agent/... ./broker/... ./cmd/... ./projections
 
 test: check ## every test, with the race detector where goroutines are
