@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -200,6 +201,27 @@ func TestRunLogs(t *testing.T) {
 	})
 	if said := p.Run("run", "logs", string(failed.ID), "--machine", "nobody"); said.Code != 3 {
 		t.Errorf("of an unknown machine: %+v", said)
+	}
+}
+
+// Who follows a run's logs sees every attempt, as one ends and the next begins, until the run has failed.
+func TestLogsAreFollowedAcrossAttempts(t *testing.T) {
+	p, _ := start(t, "a")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "try.sh"), []byte("echo attempt $TENSORTURN_ATTEMPT begins\nsleep 2\necho attempt $TENSORTURN_ATTEMPT ends\nexit 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := p.Submit("trainer: process\ncommand: [sh, try.sh]\ncode: " + dir + "\nbatch: 8\nchunk: 24\nepochs: 1\ndata: {samples: 96}\n")
+	text := p.Must("run", "logs", string(id), "--follow")
+	var seen []string
+	for _, m := range regexp.MustCompile(`attempt (\d) ends`).FindAllStringSubmatch(text, -1) {
+		seen = append(seen, m[1])
+	}
+	if got := strings.Join(seen, " "); got != "0 1 2" {
+		t.Errorf("the ends of attempts %q are told in\n%s", got, text)
+	}
+	if r := p.AwaitEnd(id); r.Phase != run.PhaseFailed {
+		t.Errorf("the run is %s", r.Phase)
 	}
 }
 

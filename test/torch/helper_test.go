@@ -183,6 +183,23 @@ class Wrap(nn.Module):
 	if d := cmp.Diff(plain, wrapped); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
 	}
+	compiled, err := layoutOf(t, head+`
+class Compiled(nn.Module): # named like what torch.compile and DistributedDataParallel give, one in the other
+    def __init__(self, inner):
+        super().__init__()
+        self._orig_mod = inner
+    def forward(self, x):
+        return self._orig_mod(x)
+class Parallel(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.module = inner
+    def forward(self, x):
+        return self.module(x)
+`+script("model", "Parallel(Compiled(Tied()))"))
+	if d := cmp.Diff(plain, compiled); err != nil || d != "" {
+		t.Errorf("%v %s", err, d)
+	}
 	thawed, err := layoutOf(t, strings.ReplaceAll(head, "torch.arange(4)", "torch.arange(4) + 1")+script("model", "Tied()"))
 	if err != nil || thawed[3] == plain[3] {
 		t.Errorf("another buffer is not noticed: %v %q", err, thawed)
@@ -322,6 +339,29 @@ func TestJoinServes(t *testing.T) {
 	for _, l := range o.Logs() {
 		if b, _, err := o.ReadLog(l, 0, process.MaxLog); err != nil || strings.Contains(string(b), "join returned") {
 			t.Errorf("%s, %v", b, err)
+		}
+	}
+}
+
+// Out of memory with halve=True: the next attempt of the run on this machine gets half of the batch, and a script that asks for
+// its own size goes on with it; without, nothing changes.
+func TestHalving(t *testing.T) {
+	for join, want := range map[string]int{", halve=True": 4, "": 8} {
+		text := script("join", join, "step", `
+    if len(bx) > 4: raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    optimizer.step()`)
+		o := opener(t)
+		for attempt, fails := range []bool{true, want == 8} {
+			tr, err := o.Open(t.Context(), scriptJob(t, text, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := tr.Train(t.Context(), 0, nil)
+			var f *process.Failure
+			if fails && (!errors.As(err, &f) || f.Kind != process.KindMemory || strings.Contains(f.Next, "batches of 4") != (want == 4)) || !fails && (err != nil || r.Steps != 6) {
+				t.Errorf("halve %q, attempt %d: %+v, %v", join, attempt, r, err)
+			}
+			_ = tr.Close()
 		}
 	}
 }
