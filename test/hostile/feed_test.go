@@ -39,6 +39,20 @@ func feedShots(w *feedWorld) []feedShot {
 	for _, verb := range []string{"", "+ACK", "-NAK", "+TERM", "+WPI"} {
 		out = append(out, feedShot{"b's message acknowledged by " + verb, w.held, "", "", verb})
 	}
+	for _, subject := range []string{"tt.hb.machine", "$O.BLOBS.C.evil", "$O.BLOBS.M.evil", "tt.v1.from." + w.b.Account + ".sync", "tt.v1.to." + w.b.Account + ".wake"} {
+		out = append(out, feedShot{"publish on " + subject, subject, "_INBOX.answer", "", "{}"}, feedShot{"answers aimed at " + subject, next, subject, "", `{"batch":5,"no_wait":true}`})
+	}
+	for _, verb := range []string{"SERVER.PING", "ACCOUNT." + w.b.Account + ".CONNZ", "ACCOUNT." + w.b.Account + ".CLAIMS.LOOKUP", "CLAIMS.LIST", "CLAIMS.UPDATE", "USER.INFO"} {
+		out = append(out, feedShot{"ask the system for " + verb, "$SYS.REQ." + verb, "_INBOX.answer", "", "{}"})
+	}
+	for _, stream := range []string{"EVENTS", "HEARTBEATS", "OBJ_BLOBS"} {
+		for _, api := range []string{"$JS.API", "$JS.hub.API", wire.FeedAPI} {
+			for _, c := range []struct{ verb, body string }{{"STREAM.INFO." + stream, ""}, {"STREAM.PURGE." + stream, "{}"}, {"STREAM.MSG.GET." + stream, `{"seq":1}`}, {"DIRECT.GET." + stream, `{"seq":1}`},
+				{"CONSUMER.CREATE." + stream, fmt.Sprintf(`{"stream_name":%q,"config":{"ack_policy":"none","deliver_subject":"evil.out"}}`, stream)}} {
+				out = append(out, feedShot{"call " + api + "." + c.verb, api + "." + c.verb, "_INBOX.answer", "", c.body})
+			}
+		}
+	}
 	config := fmt.Sprintf(`{"stream_name":"FEED","config":{"durable_name":"evil","name":"evil","ack_policy":"none","deliver_subject":"evil.out","filter_subject":"%s"}}`, "tt.v1.events.run.B.>")
 	for _, api := range []string{"$JS.API", "$JS.hub.API", wire.FeedAPI} {
 		for _, c := range []struct{ verb, body string }{
@@ -89,9 +103,11 @@ func TestObserverCanDoNothingElse(t *testing.T) {
 					p.subscribe(listen, "")
 				}
 			}
-			if h := w.fire(p, s); h != "" {
+			h := w.fire(p, s)
+			if h != "" {
 				t.Errorf("%s: %s:\n%s", name, s.name, h)
 			}
+			t.Logf("%-20s %-60s harm: %t", name, s.name, h != "")
 		}
 		p.close()
 		t.Logf("%s: %d shots, %d cost the attacker its own connection", name, len(shots), cuts)
@@ -100,6 +116,19 @@ func TestObserverCanDoNothingElse(t *testing.T) {
 		t.Errorf("after all shots:\n%s", d)
 	}
 	w.readsItsOwn(t, w.observer("c", "A")) // what a took in its attacks comes again only after a while
+}
+
+// TestControlFeedSnapshot writes into each stream as only the hub may: the matrix must see what it says does not happen.
+func TestControlFeedSnapshot(t *testing.T) {
+	w := newFeedWorld(t)
+	for _, subject := range []string{"tt.v1.events.run.B.forged", "tt.ev.run.B.forged", "tt.hb.machine", "$O.BLOBS.M.evil"} {
+		before := w.snapshot()
+		_, err := w.hub.Request(subject, []byte("{}"), patience)
+		w.must(err)
+		if difference(before, w.snapshot()) == "" {
+			t.Errorf("a message on %s is not seen", subject)
+		}
+	}
 }
 
 // readsItsOwn shows that after all this an observer of run A reads what it may, completely, and nothing else.

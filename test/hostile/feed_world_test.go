@@ -144,7 +144,10 @@ func (w *feedWorld) snapshot() string {
 	var out []string
 	names := w.js.StreamNames(w.ctx())
 	for n := range names.Name() {
-		out = append(out, "stream "+n)
+		s, err := w.js.Stream(w.ctx(), n)
+		w.must(err)
+		st := s.CachedInfo().State
+		out = append(out, fmt.Sprintf("stream %s %d..%d msgs %d deleted %d consumers %d", n, st.FirstSeq, st.LastSeq, st.Msgs, st.NumDeleted, st.Consumers))
 	}
 	w.must(names.Err())
 	slices.Sort(out)
