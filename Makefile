@@ -7,13 +7,16 @@ SEEDS ?= 100
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-outsiders test-v2-client check sim sim-bugs chaos fuzz torch test-torch bench experiments exactness exactness-arm64 image clean faults faults-mutations durability corruption churn soak
+.PHONY: help build build-nvml demo test test-outsiders test-v2-client check sim sim-bugs chaos fuzz torch test-torch bench experiments exactness exactness-arm64 image clean faults faults-mutations durability corruption churn soak
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 build: ## build bin/tensorturn, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/tensorturn ./cmd/tensorturn
+
+build-nvml: ## build bin/tensorturn for this Linux with NVIDIA's library bound in: XID errors, energy, who else computes
+	CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations" $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/tensorturn ./cmd/tensorturn
 
 demo: build ## a hub and three agents on this machine train the digits data, one is killed on the way
 	bin/tensorturn demo

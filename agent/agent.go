@@ -11,6 +11,7 @@ import (
 	"tensorturn/agent/trainer"
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
+	"tensorturn/domain/machine"
 )
 
 // Config is what an Agent needs. The ports are the caller's: it makes them before and closes them after.
@@ -29,8 +30,13 @@ type Config struct {
 	Logs      Logs   // what they printed; nil: nothing
 	Models    Models // runs deployed models for predictions; nil: this machine answers for none
 	Questions Questions
-	Room      int     // models that it may hold at most
-	Throttle  float64 // slows trainers to this fraction of their speed, for trials; 0 and 1 leave them alone
+	Room      int // models that it may hold at most
+	// Vitals gives what the machine measures, with a number that grows with each measurement; it must not wait. Nil: nothing.
+	Vitals func() (*machine.Vitals, uint64)
+	// Away says why a slot cannot or shall not work now, nil when it can; it must not wait. Nil: all can.
+	Away     func(slot int) *wire.Away
+	Devices  []string // by slot: the UUID of its GPU, empty for the CPU; nil: all are of the CPU
+	Throttle float64  // slows trainers to this fraction of their speed, for trials; 0 and 1 leave them alone
 
 	Head       []byte                                  // newest signed head kept on disk, may be empty
 	SaveHead   func([]byte) error                      // keeps it; nil: it is not kept
@@ -61,6 +67,7 @@ type Agent struct {
 	chores  *mailbox[Effect]
 	pieces  []wire.LogPiece // for the next sync; the talker's own
 	server  *server         // nil: no models
+	told    uint64          // number of the vitals that the hub has; the talker's own
 
 	cancelSync context.CancelFunc // of the newest sync; owned by the loop
 
@@ -87,6 +94,8 @@ func New(cfg Config) (*Agent, error) {
 		return nil, domain.Invalid(op, "slots is out of range", "give 1 to 64 slots")
 	case cfg.Throttle < 0 || cfg.Throttle > 1:
 		return nil, domain.Invalid(op, "throttle is out of range", "give a number above 0, at most 1")
+	case cfg.Devices != nil && len(cfg.Devices) != cfg.Slots:
+		return nil, domain.Invalid(op, "devices are not one per slot", "")
 	case !domain.ValidID(string(cfg.Incarnation)):
 		return nil, domain.Invalid(op, "incarnation is not an id", "")
 	case cfg.Transport == nil || cfg.Blobs == nil || cfg.Cache == nil || cfg.Trainer == nil:
@@ -125,7 +134,7 @@ func (a *Agent) Start() error {
 			return err
 		}
 		w := &worker{
-			slot: i, store: a.store, open: a.cfg.Trainer, throttle: a.cfg.Throttle, clock: a.clock, snaps: snaps,
+			slot: i, device: a.device(i), store: a.store, open: a.cfg.Trainer, throttle: a.cfg.Throttle, clock: a.clock, snaps: snaps,
 			log: a.cfg.Log.With().Int("slot", i).Logger(), box: newMailbox[task](),
 			post: func(in Input) { a.post(ctx, in) },
 		}
@@ -135,6 +144,14 @@ func (a *Agent) Start() error {
 	a.cfg.Transport.OnWake(a.hint)
 	go a.run(ctx)
 	return nil
+}
+
+// device is the GPU of a slot, empty for the CPU.
+func (a *Agent) device(slot int) string {
+	if a.cfg.Devices == nil {
+		return ""
+	}
+	return a.cfg.Devices[slot]
 }
 
 // hint lets the loop sync soon.

@@ -68,7 +68,9 @@ func (w *worker) openTrainer(e Prepare) error {
 	if err != nil {
 		return ofTransfer(err)
 	}
-	t, err := w.open(w.ctx, jobOf(e, data))
+	job := jobOf(e, data)
+	job.Device = w.device
+	t, err := w.open(w.ctx, job)
 	if err != nil {
 		return fmt.Errorf("open the trainer: %w", err)
 	}

@@ -73,6 +73,17 @@ func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 	if a.server != nil {
 		s.request.Holding = a.server.holding()
 	}
+	measured := a.told
+	if a.cfg.Vitals != nil {
+		if v, n := a.cfg.Vitals(); n != a.told {
+			s.request.Beat.Vitals, measured = v, n
+		}
+	}
+	for i := range s.request.Slots {
+		if a.cfg.Away != nil {
+			s.request.Slots[i].Away = a.cfg.Away(i)
+		}
+	}
 	b, err := wire.EncodeRequest(&s.request)
 	if err != nil {
 		return nil, err
@@ -86,6 +97,7 @@ func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 		if a.server != nil && reply.Error == nil {
 			a.server.hold(reply.Holds)
 		}
+		a.told = measured
 		a.pieces = a.read(reply.Logs) // those that were sent have arrived
 		if len(a.pieces) > 0 {
 			a.hint()

@@ -20,6 +20,7 @@ import (
 // worker performs the effects of one slot, one after another, on one goroutine. The loop submits and abandons.
 type worker struct {
 	slot     int
+	device   string // UUID of its GPU, empty for the CPU
 	store    *store
 	open     trainer.Factory
 	throttle float64

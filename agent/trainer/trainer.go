@@ -29,6 +29,9 @@ type Job struct {
 	Data    io.ReaderAt // the packed data set (domain/dataset), fetched as it is read
 	Dir     string      // a work directory of the trainer's own, may be empty for the built-in one
 
+	// Device is the UUID of the GPU to compute on, empty for whatever the agent's environment shows.
+	Device string
+
 	// Serve opens it for predictions alone: Load, Predict, Close.
 	Serve bool
 

@@ -22,6 +22,7 @@ type fakeAgent struct {
 	stop    bool // it was asked to end
 	stopped bool // and may
 	missing []domain.Digest
+	away    map[int]*wire.Away // slots that cannot work
 	last    *wire.SyncReply
 }
 
@@ -62,6 +63,7 @@ func (a *fakeAgent) request() wire.SyncRequest {
 	r := wire.SyncRequest{Version: wire.Version, Incarnation: a.incarnation(), Counter: a.counter, Stopping: a.stop, Missing: a.missing}
 	for i := range a.slots {
 		r.Slots = append(r.Slots, a.slots[i].report(i, a.speed))
+		r.Slots[i].Away = a.away[i]
 	}
 	return r
 }

@@ -99,7 +99,7 @@ func (b *batch) adoptAll() {
 // mayWork reports whether the slot's machine may be given work.
 func (c *Core) mayWork(slot domain.SlotID) bool {
 	m := c.fold.machines[slot.Machine()]
-	return m != nil && m.Usable() && c.mem.heardThisTime(m.ID) && slot.Index() < m.Slots
+	return m != nil && m.SlotUsable(slot.Index()) && c.mem.heardThisTime(m.ID) && slot.Index() < m.Slots
 }
 
 // forgetLate drops what the machine's slots said before: a report says everything anew.

@@ -14,6 +14,9 @@ import (
 
 func uint64Text(n uint64) string { return strconv.FormatUint(n, 10) }
 
+// maxPauseReason keeps room for the rest of a reason that names one.
+const maxPauseReason = 80
+
 // settle lets the planner act on what the batch has changed until it has nothing to propose, then lets machines go whose
 // agents were told to stop and that hold nothing.
 func (b *batch) settle() {
@@ -82,8 +85,11 @@ func (c *Core) snapshot(now time.Time) plan.Snapshot {
 func (c *Core) slotOf(m *machine.State, id domain.SlotID, held map[domain.SlotID]domain.Epoch, now time.Time) plan.Slot {
 	epoch, leased := held[id]
 	p := plan.Slot{
-		ID: id, Usable: m.Usable() && c.mem.heardThisTime(m.ID), Suspect: m.Standing == machine.Suspect, Draining: m.Draining,
+		ID: id, Usable: m.SlotUsable(id.Index()) && c.mem.heardThisTime(m.ID), Suspect: m.Standing == machine.Suspect, Draining: m.Draining,
 		Quarantined: m.Quarantined != "", Free: !leased,
+	}
+	if pause, paused := m.Pause(id.Index()); paused {
+		p.Draining, p.Paused = true, domain.Clip(pause.Reason, maxPauseReason)
 	}
 	if s := c.mem.slots[id]; s != nil {
 		p.Speed, p.Upload = s.speed, s.upload

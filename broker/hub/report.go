@@ -6,6 +6,7 @@ import (
 
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
+	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
 )
 
@@ -33,6 +34,8 @@ func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 	}
 	b.c.mem.slot(slot, b.now).hear(s.ID, r, b.now)
 	switch {
+	case r.Error != "" && r.Away != nil && r.Away.Cause == machine.ByAbsence:
+		b.expire(s.ID, l, "its GPU is gone") // no fault of the run's
 	case r.Error != "":
 		_, err := b.run(s.ID, run.FailTask{Slot: slot, Epoch: r.Epoch, Error: domain.Clip(r.Error, domain.MaxReasonLength), Tail: r.Tail})
 		b.refused(err)

@@ -37,6 +37,7 @@ func (b *batch) sync(i int, in Sync) {
 	if restarted {
 		b.endForgotten(in)
 	}
+	b.away(in)
 	b.noteMissing(in.Machine, in.Request.Missing)
 	b.c.mem.forgetLate(in.Machine)
 	for _, r := range in.Request.Slots {
@@ -46,6 +47,17 @@ func (b *batch) sync(i int, in Sync) {
 		b.refused(b.machine(in.Machine, machine.Drain{Reason: "the agent was asked to end", Stopping: true}))
 	}
 	b.beats = append(b.beats, beatOf(in, b.now))
+}
+
+// away takes in which slots cannot or shall not work, as their agent says.
+func (b *batch) away(in Sync) {
+	var c machine.Away
+	for _, r := range in.Request.Slots {
+		if r.Away != nil {
+			c.Slots = append(c.Slots, machine.SlotPause{Slot: r.Index, Cause: r.Away.Cause, Reason: domain.Clip(r.Away.Reason, domain.MaxReasonLength)})
+		}
+	}
+	b.refused(b.machine(in.Machine, c))
 }
 
 // admitted finds the machine of a sync, or says why it is not served.

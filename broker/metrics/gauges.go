@@ -35,6 +35,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	each(g.StoreLimit, gauge("store_limit_bytes", "Limits of those streams.", "stream"), send)
 	each(map[string]int{g.State: 1}, gauge("hub_state", "1 for the state the hub is in: ready, low, full, read-only.", "state"), send)
 	send(gauge("observers", "Observers that may read events."), float64(g.Observers))
+	hardware(g.Hardware, to)
 }
 
 func behind(log, seen uint64) float64 {

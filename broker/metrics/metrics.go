@@ -1,6 +1,6 @@
 // Package metrics shows the hub to Prometheus: counters and histograms folded from the events as they happen, gauges read
 // from the views when somebody asks. It decides nothing and keeps no run or machine id: the number of series is fixed, so that
-// a pool of years costs what a new one does. cmd feeds it, broker/gateway serves Handler.
+// a pool of years costs what a new one does. The exception is hardware: readings carry the machine they come from, up to maxHardware. cmd feeds it, broker/gateway serves Handler.
 //
 // Dependency: prometheus/client_golang, the format's own library; text, escaping and histograms are easy to get wrong.
 package metrics
@@ -35,6 +35,8 @@ type Gauges struct {
 	State                 string // of the hub, as /healthz says it
 	StoreFree             int64  // bytes
 	StoreUsed, StoreLimit map[string]int64
+
+	Hardware []Hardware // machines that are not revoked, oldest first
 }
 
 // Metrics counts from GoLive on: what the hub reads at its start happened before.

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"tensorturn/domain"
+	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
 )
 
@@ -58,6 +59,10 @@ func (c *checker) report(s *SlotReport) {
 	c.offer(s.Offer)
 	c.boundaries(s.Boundaries, len(s.Trained))
 	c.late(s.Late)
+	if s.Away != nil {
+		c.require(s.Away.Cause == machine.ByAbsence || s.Away.Cause == machine.ByOthers || s.Away.Cause == machine.ByHours, "an agent cannot pause a slot for %q", domain.Clip(string(s.Away.Cause), 40))
+		c.text("why a slot is away", s.Away.Reason)
+	}
 	c.member(s.Member)
 	if s.Init != nil {
 		c.digest("init base", s.Init.Base, false)

@@ -27,7 +27,7 @@ func sampleRequest() *SyncRequest {
 			Run: "r-1", Epoch: 12, Phase: PhaseOffered, Number: 2, Progress: 99, Loss: &loss, Speed: 120.5, Upload: 0.75,
 			Trained: []TrainedChunk{{Chunk: 3, Steps: 4, Seconds: 1.5, Loss: 0.5}, {Chunk: 4, Steps: 4, Seconds: 1.25, Loss: 0.25}},
 			Offer:   &Offer{Chunks: []domain.ChunkID{3, 4}, Boundaries: []int{1, 2}, Steps: 8, Blob: digest, Codec: run.CodecE3M0},
-		}, {Index: 1, Phase: PhaseIdle}},
+		}, {Index: 1, Phase: PhaseIdle, Away: &Away{Cause: machine.ByAbsence, Reason: "lost"}}},
 	}
 }
 
@@ -92,6 +92,7 @@ func TestDecodeRequestRefuses(t *testing.T) {
 		{"blob not a digest", func(r *SyncRequest) { r.Slots[0].Offer.Blob = "../x" }, "not a SHA-256"},
 		{"unknown codec", func(r *SyncRequest) { r.Slots[0].Offer.Codec = "zip" }, "codec"},
 		{"long error", func(r *SyncRequest) { r.Slots[0].Error = strings.Repeat("e", MaxText+1) }, "error has 1025 bytes"},
+		{"a pause that is the owner's", func(r *SyncRequest) { r.Slots[1].Away = &Away{Cause: machine.ByOwner} }, "cannot pause a slot"},
 		{"too many gpus", func(r *SyncRequest) { r.Beat.Vitals.GPUs = make([]machine.GPU, machine.MaxGPUs+1) }, "65 gpus"},
 		{"a gpu without uuid", func(r *SyncRequest) { r.Beat.Vitals.GPUs[0].UUID = "" }, "without a uuid"},
 		{"a long gpu name", func(r *SyncRequest) { r.Beat.Vitals.GPUs[0].Name = strings.Repeat("g", machine.MaxDeviceText+1) }, "gpu name has 129 bytes"},

@@ -95,6 +95,14 @@ type SlotReport struct {
 	// Late is what the slot trained under a lease that has ended. It holds it until the hub adopts it or gives the slot
 	// something else to do.
 	Late *Late `msgpack:"late,omitempty"`
+	// Away says why the slot cannot or shall not work now, nil when it can.
+	Away *Away `msgpack:"away,omitempty"`
+}
+
+// Away is why a slot is paused at its agent's word.
+type Away struct {
+	Cause  machine.Cause `msgpack:"cause"`
+	Reason string        `msgpack:"reason"`
 }
 
 // Late is trained work that has outlived its lease.

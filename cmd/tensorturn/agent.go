@@ -23,7 +23,7 @@ const agentKeysFile = "agent.json"
 
 func agentJoin(a *app) *cobra.Command {
 	var dir, token, tokenFile, name string
-	var slots int
+	var slots slotCount
 	c := &cobra.Command{Use: "join URL", Short: "make this machine a member of the pool at URL", Args: args("URL"),
 		Long: "Makes a key on this machine, checks that the hub is the one the token was made for, and enrols.\n" +
 			"The credential lives 24 h; the running agent renews it.",
@@ -32,7 +32,7 @@ func agentJoin(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			keys, err := a.join(c.Context(), joinRequest{dir: dir, hub: got[0], token: plain, name: name, slots: slots})
+			keys, err := a.join(c.Context(), joinRequest{dir: dir, hub: got[0], token: plain, name: name, slots: max(1, int(slots))})
 			if err != nil {
 				return err
 			}
@@ -47,13 +47,13 @@ func agentJoin(a *app) *cobra.Command {
 	return c
 }
 
-func joinFlags(c *cobra.Command, dir, token, tokenFile, name *string, slots *int) {
+func joinFlags(c *cobra.Command, dir, token, tokenFile, name *string, slots *slotCount) {
 	f := c.Flags()
 	f.StringVar(dir, "dir", agentDir(), "folder of this agent's keys and cache")
 	f.StringVar(token, "token", "", "join token (visible to other users of this machine while the command runs)")
 	f.StringVar(tokenFile, "token-file", "", "file that holds the join token, - for standard input")
 	f.StringVar(name, "name", hostname(), "name of this machine, for people")
-	f.IntVar(slots, "slots", 1, "CPU slots: how many trainers run beside each other")
+	f.Var(slots, "slots", "how many trainers run beside each other; auto: one on each GPU, or one on the CPU where there is none")
 }
 
 func dirFlag(dir string) string {

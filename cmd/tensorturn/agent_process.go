@@ -16,6 +16,7 @@ import (
 
 	"tensorturn/agent"
 	"tensorturn/agent/cache"
+	"tensorturn/agent/device"
 	"tensorturn/agent/trainer"
 	"tensorturn/agent/trainer/builtin"
 	processtrainer "tensorturn/agent/trainer/process"
@@ -27,7 +28,8 @@ import (
 
 type agentOptions struct {
 	dir        string
-	slots      int
+	wish       slotCount // what the owner wants
+	slots      int       // what the machine has
 	throttle   float64
 	reconnect  time.Duration
 	cacheBytes int64
@@ -42,15 +44,17 @@ type agentOptions struct {
 
 // agentProcess is a running agent: keys, cache, leafnode, and the agent around them.
 type agentProcess struct {
-	opts   agentOptions
-	keys   *identity.AgentKeys
-	cache  *cache.Cache
-	leaf   *agent.Leaf
-	agent  *agent.Agent
-	models *agentModels
-	clock  *agent.HubClock
+	opts    agentOptions
+	keys    *identity.AgentKeys
+	cache   *cache.Cache
+	leaf    *agent.Leaf
+	agent   *agent.Agent
+	models  *agentModels
+	clock   *agent.HubClock
+	machine *device.Machine
 
 	expelled chan error         // the hub says that this machine was revoked
+	grown    chan struct{}      // closed when GPUs have come that no slot has
 	unwatch  context.CancelFunc // ends the goroutine that asks
 	watching sync.WaitGroup
 
@@ -59,7 +63,7 @@ type agentProcess struct {
 }
 
 func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error) {
-	p = &agentProcess{opts: o, clock: agent.NewHubClock(wallClock), expelled: make(chan error, 1)}
+	p = &agentProcess{opts: o, clock: agent.NewHubClock(wallClock), expelled: make(chan error, 1), grown: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			p.stop()
@@ -69,6 +73,12 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 		return p, err
 	}
 	p.credential = p.keys.Credential
+	given, err := p.startDevices(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.opts.slots = len(given)
+	o = p.opts
 	if p.cache, err = cache.Open(filepath.Join(o.dir, "cache"), cache.Options{Limit: o.cacheBytes}); err != nil {
 		return p, err
 	}
@@ -103,6 +113,7 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 	p.agent, err = agent.New(agent.Config{
 		Incarnation: domain.Incarnation(newID("i")), Slots: o.slots, Build: version, Seed: seed(), StopLimit: o.stopLimit,
 		Transport: p.leaf, Blobs: blobs, Cache: p.cache, Trainer: trainers, Throttle: o.throttle,
+		Vitals: p.machine.Vitals, Devices: given, Away: p.away,
 		Sandbox: own.Sandbox(), Logs: trainerLogs{own}, Models: p.models, Questions: p.leaf, Room: o.room,
 		HeadSeq: func(head []byte) (uint64, bool) {
 			seq, _, err := identity.OpenHead(p.keys.HeadKey, head)
@@ -120,6 +131,7 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 	watch, cancel := context.WithCancel(context.Background())
 	p.unwatch = cancel
 	p.watching.Go(func() { p.watchMembership(watch) })
+	p.watching.Go(func() { p.watchDevices(watch, given) })
 	return p, nil
 }
 
@@ -161,6 +173,9 @@ func (p *agentProcess) stop() error {
 	}
 	if p.leaf != nil {
 		p.leaf.Close()
+	}
+	if p.machine != nil {
+		p.machine.Stop()
 	}
 	if p.cache != nil {
 		return errors.Join(p.cache.Close())

@@ -27,13 +27,13 @@ func agentStart(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if _, err := a.join(c.Context(), joinRequest{dir: o.dir, hub: hub, token: plain, name: name, slots: o.slots}); err != nil {
+				if _, err := a.join(c.Context(), joinRequest{dir: o.dir, hub: hub, token: plain, name: name, slots: max(1, int(o.wish))}); err != nil {
 					return err
 				}
 			}
 			return a.serveAgent(c.Context(), o)
 		}}
-	joinFlags(c, &o.dir, &token, &tokenFile, &name, &o.slots)
+	joinFlags(c, &o.dir, &token, &tokenFile, &name, &o.wish)
 	f := c.Flags()
 	f.StringVar(&hub, "hub", "", "https URL of the hub, to join it when this machine has not joined yet")
 	f.Float64Var(&o.throttle, "throttle", 1, "fraction of its speed at which this machine trains, for trials")
@@ -52,19 +52,35 @@ func agentStart(a *app) *cobra.Command {
 // defaultRoom is how many deployed models a machine holds when its owner says nothing: an ensemble, and some more.
 const defaultRoom = 32
 
-// serveAgent runs the agent until it has drained after the context's end, or until the hub lets it go.
+// serveAgent runs the agent until it has drained after the context's end, or until the hub lets it go. When GPUs have come it drains
+// and begins anew with slots for them.
 func (a *app) serveAgent(ctx context.Context, o agentOptions) error {
+	for {
+		again, err := a.serveOnce(ctx, o)
+		if err != nil || !again || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// serveOnce runs one agent to its end; again says that it ended for GPUs that have come.
+func (a *app) serveOnce(ctx context.Context, o agentOptions) (again bool, err error) {
 	p, err := startAgent(ctx, o)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer p.stop()
-	a.say("machine %s works for %s with %s", p.keys.Machine, p.keys.Hub, count(o.slots, "slot"))
+	a.say("machine %s works for %s with %s", p.keys.Machine, p.keys.Hub, count(p.opts.slots, "slot"))
 	began := time.Now()
 	select {
 	case <-p.agent.Done():
+	case <-p.grown:
+		again = true
+		a.say("GPUs have come: contributing what is trained, then beginning anew with slots for them")
+		p.agent.Drain()
+		<-p.agent.Done()
 	case err := <-p.expelled:
-		return err
+		return false, err
 	case <-ctx.Done():
 		began = time.Now()
 		if p.leaf.Connected() {
@@ -76,7 +92,7 @@ func (a *app) serveAgent(ctx context.Context, o agentOptions) error {
 		<-p.agent.Done()
 	}
 	a.say("ended: %s (%s)", p.agent.Reason(), short(time.Since(began)))
-	return nil
+	return again, nil
 }
 
 // readHead gives the newest signed head of the hub's log that this agent kept.

@@ -42,6 +42,8 @@ func (h *hubProcess) gauges() metrics.Gauges {
 			if m.Standing == machine.Revoked {
 				continue
 			}
+			said, _ := h.service.Telemetry(m.ID)
+			g.Hardware = append(g.Hardware, metrics.Hardware{Machine: m.ID, Name: m.Name, Vitals: said.Vitals})
 			for _, s := range m.Slots {
 				if s.Unit == "" {
 					g.Slots["idle"]++

@@ -17,9 +17,10 @@ import (
 
 func machineCommand(a *app) *cobra.Command {
 	return group("machine", "see and steer the machines of the pool",
-		machineList(a), machineShow(a),
+		machineList(a), machineShow(a), machineTop(a),
 		machineVerb(a, "drain", "let a machine finish what it trains, contribute it, and get no more"),
-		machineVerb(a, "resume", "end a drain or a quarantine"),
+		machinePause(a, "pause", "pause", "let a machine, or one GPU of it, finish what it trains, contribute it, and get no more"),
+		machinePause(a, "resume", "unpause", "end a pause, a drain or a quarantine"),
 		machineRevoke(a))
 }
 
@@ -58,6 +59,18 @@ func standing(m fleet.Machine) string {
 	if m.Quarantined != "" {
 		s += ", quarantined"
 	}
+	paused := 0
+	for _, slot := range m.Slots {
+		if slot.Paused != "" {
+			paused++
+		}
+	}
+	switch {
+	case paused > 0 && paused == len(m.Slots):
+		s += ", paused"
+	case paused > 0:
+		s += ", partly paused"
+	}
 	return s
 }
 
@@ -68,6 +81,9 @@ func holds(m fleet.Machine) string {
 		out[i] = "idle"
 		if s.Run != "" {
 			out[i] = string(s.Unit) + " " + string(s.Run)
+		}
+		if s.Paused != "" {
+			out[i] += " (paused: " + s.Paused + ")"
 		}
 	}
 	return strings.Join(out, "; ")
@@ -91,6 +107,7 @@ func machineShow(a *app) *cobra.Command {
 			if m.Sandbox != "" {
 				rows = append(rows, []string{"sandbox", m.Sandbox})
 			}
+			rows = append(rows, vitalsOf(m)...)
 			for _, s := range m.Slots {
 				rows = append(rows, []string{"slot " + string(s.Slot), holds(fleet.Machine{Slots: []fleet.Slot{s}})})
 			}
@@ -130,6 +147,37 @@ func (a *app) tellMachine(ctx context.Context, verb, name, reason string) error 
 	}
 	a.say("%s (%s) is %s", m.Name, m.ID, standing(m))
 	return nil
+}
+
+// machinePause is a command for a machine or one of its GPUs; verb is the API's for one GPU.
+func machinePause(a *app, name, verb, help string) *cobra.Command {
+	gpu := -1
+	var reason string
+	c := &cobra.Command{Use: name + " MACHINE", Short: help, Args: args("MACHINE"),
+		RunE: func(c *cobra.Command, got []string) error {
+			if !c.Flags().Changed("gpu") {
+				return a.tellMachine(c.Context(), name, got[0], reason)
+			}
+			if gpu < 0 {
+				return domain.Invalid(name+" "+got[0], "a GPU has a number from 0", "see: tensorturn machine show "+got[0])
+			}
+			cl, err := a.client()
+			if err != nil {
+				return err
+			}
+			var m fleet.Machine
+			if err := cl.call(c.Context(), http.MethodPost, "/api/v1/machines/"+url.PathEscape(got[0])+"/"+verb, gateway.PauseRequest{Reason: reason, GPU: &gpu}, &m); err != nil {
+				return err
+			}
+			if a.json {
+				return a.object(m)
+			}
+			a.say("%s (%s): %s", m.Name, m.ID, holds(m))
+			return nil
+		}}
+	c.Flags().IntVar(&gpu, "gpu", -1, "only the slots of this GPU, by its index in machine show")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the log")
+	return c
 }
 
 func machineRevoke(a *app) *cobra.Command {

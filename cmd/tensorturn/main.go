@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"tensorturn/agent/device"
 	"tensorturn/agent/trainer/process/sandbox"
 )
 
@@ -18,6 +19,9 @@ var version = "dev"
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == sandbox.HelperWord {
 		os.Exit(sandbox.Main(os.Args[1:])) // the agent's own helper: it becomes an owner's program, so nothing else may have begun
+	}
+	if len(os.Args) > 1 && os.Args[1] == device.HelperWord {
+		os.Exit(device.Main(os.Args[1:])) // another helper: it asks a driver that may hang
 	}
 	os.Exit(execute())
 }

@@ -33,6 +33,12 @@ func Decide(s *State, c Command) ([]event.Data, error) {
 		return decideDrain(s, c)
 	case MarkDrained:
 		return decideDrained(s)
+	case Pause:
+		return decidePause(s, c)
+	case Unpause:
+		return decideUnpause(s, c)
+	case Away:
+		return decideAway(s, c)
 	case Resume:
 		return decideResume(s)
 	case Revoke:
@@ -136,9 +142,10 @@ func decideResume(s *State) ([]event.Data, error) {
 	case s.Standing == Drained && s.Quarantined == "":
 		return nil, domain.Conflict(op, "the machine is drained and has left", "start its agent again: that alone brings it back")
 	case !s.Draining && s.Quarantined == "":
-		return nil, nil
+		return decideUnpause(s, Unpause{})
 	}
-	return []event.Data{&Resumed{Draining: s.Draining, Quarantined: s.Quarantined}}, nil
+	paused, err := decideUnpause(s, Unpause{})
+	return append([]event.Data{&Resumed{Draining: s.Draining, Quarantined: s.Quarantined}}, paused...), err
 }
 
 func checkSlots(op string, n int) error {

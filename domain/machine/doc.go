@@ -12,7 +12,10 @@
 // asked for keeps the agent connected and idle, over restarts too, until Resume: a supervisor that starts agents again
 // must not undo it.
 //
-// Who may cause what: enrolment (gateway, with a token) Enrol; hub on sync Connect, on timers Suspect and Lose, when a
+// Slots may be paused one by one: by the owner, or by what the agent says of their GPUs. A paused slot contributes what it has
+// trained and gets no more until no cause is left; the others work on.
+//
+// Who may cause what: operator Pause, Unpause; hub on sync Away; enrolment (gateway, with a token) Enrol; hub on sync Connect, on timers Suspect and Lose, when a
 // machine whose agent stops holds nothing MarkDrained; operator, or an agent that stops, Drain; operator Resume, Revoke; hub after
 // three refusals Quarantine.
 package machine

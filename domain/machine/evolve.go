@@ -24,6 +24,7 @@ func Evolve(s *State, e event.Envelope) *State {
 			s.Draining, s.Stopping = false, false
 		}
 		s.Standing, s.Incarnation, s.Slots = Online, d.Incarnation, d.Slots
+		s.setPaused(s.Paused)
 	case *BecameSuspect:
 		s.Standing = Suspect
 	case *BecameLost:
@@ -39,6 +40,10 @@ func Evolve(s *State, e event.Envelope) *State {
 		s.Quarantined = ""
 	case *BecameRevoked:
 		s.Standing, s.Draining, s.Stopping = Revoked, false, false
+	case *SlotsPaused:
+		s.evolvePause(d.Slots, d.Cause, d.Reason, true)
+	case *SlotsResumed:
+		s.evolvePause(d.Slots, d.Cause, "", false)
 	case *BecameQuarantined:
 		s.Quarantined = d.Reason
 	default:

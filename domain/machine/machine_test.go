@@ -49,6 +49,9 @@ func TestScenarios(t *testing.T) {
 				b.WriteString("nothing\n")
 			}
 			fmt.Fprintf(&b, "= %s, draining %v, quarantined %q, usable %v\n", l.s.Standing, l.s.Draining, l.s.Quarantined, l.s.Usable())
+			for _, p := range l.s.Paused {
+				fmt.Fprintf(&b, "  slot %d paused for %s: %s, usable %v\n", p.Slot, p.Cause, p.Reason, l.s.SlotUsable(p.Slot))
+			}
 			return b.String()
 		})
 	})
@@ -85,6 +88,27 @@ func command(t *testing.T, d *datadriven.TestData) machine.Command {
 		return machine.Resume{}
 	case "revoke":
 		return machine.Revoke{Reason: "sold"}
+	case "pause", "unpause":
+		var slots []int
+		for i := range d.CmdArgs {
+			slots = append(slots, number(i, 0))
+		}
+		if d.Cmd == "pause" {
+			return machine.Pause{Slots: slots}
+		}
+		return machine.Unpause{Slots: slots}
+	case "away": // away gone=0 busy=1
+		var c machine.Away
+		for _, a := range d.CmdArgs {
+			for _, v := range a.Vals {
+				n, err := strconv.Atoi(v)
+				if err != nil {
+					t.Fatalf("%s: %v", d.Pos, err)
+				}
+				c.Slots = append(c.Slots, machine.SlotPause{Slot: n, Cause: machine.Cause(a.Key), Reason: "its GPU is " + a.Key})
+			}
+		}
+		return c
 	case "quarantine":
 		return machine.Quarantine{Reason: "3 refused contributions in a row"}
 	}
@@ -134,7 +158,8 @@ func TestRepeats(t *testing.T) {
 	commands := []machine.Command{
 		machine.Enrol{ID: "m-1", NKey: "U", Account: "A", Slots: 1, At: noon}, machine.Connect{Incarnation: "i-1"}, machine.Connect{Incarnation: "i-2", Slots: 3},
 		machine.MarkSuspect{Silent: 1}, machine.Lose{Silent: 1}, machine.Drain{}, machine.Drain{Stopping: true}, machine.MarkDrained{},
-		machine.Resume{}, machine.Quarantine{}, machine.Revoke{},
+		machine.Resume{}, machine.Quarantine{}, machine.Revoke{}, machine.Pause{}, machine.Pause{Slots: []int{0}}, machine.Unpause{},
+		machine.Away{}, machine.Away{Slots: []machine.SlotPause{{Cause: machine.ByAbsence}}},
 	}
 	var walk func(l life, depth int)
 	walk = func(l life, depth int) {

@@ -12,5 +12,7 @@ func Register(r *event.Registry) {
 	r.Add(NameDrained, 1, func() event.Data { return new(BecameDrained) })
 	r.Add(NameResumed, 1, func() event.Data { return new(Resumed) })
 	r.Add(NameRevoked, 1, func() event.Data { return new(BecameRevoked) })
+	r.Add(NameSlotsPaused, 1, func() event.Data { return new(SlotsPaused) })
+	r.Add(NameSlotsResumed, 1, func() event.Data { return new(SlotsResumed) })
 	r.Add(NameQuarantined, 1, func() event.Data { return new(BecameQuarantined) })
 }

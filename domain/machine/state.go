@@ -33,6 +33,7 @@ type State struct {
 	Quarantined string // reason, empty when not
 	Incarnation domain.Incarnation
 	EnrolledAt  time.Time
+	Paused      []SlotPause // in the order in which they began
 }
 
 // Usable reports whether the machine may be given new work.

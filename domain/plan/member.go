@@ -58,7 +58,7 @@ func (b *board) retire() {
 			w.member = nil
 		case w.asked:
 		case w.Draining:
-			b.ask(w, reasonDrain+": the machine leaves")
+			b.ask(w, w.leaving())
 		case b.r.Paused != "":
 			b.ask(w, reasonPaused)
 		}

@@ -12,6 +12,7 @@ type Slot struct {
 	Usable      bool    // online, neither draining nor quarantined: may be given work
 	Suspect     bool    // silent for L/8: its unclaimed chunks move
 	Draining    bool    // contributes what it has trained and leaves
+	Paused      string  // why this slot alone is draining, empty when it is not
 	Quarantined bool    // three refused contributions in a row: what it holds goes to others
 	Speed       float64 // samples per second while it trains, 0 when unknown
 	Upload      float64 // seconds its last delta took to make and send, 0 when unknown

@@ -26,9 +26,9 @@ func (b *board) retreat() {
 		switch {
 		case w.asked:
 		case w.Draining && !w.empty():
-			b.ask(w, reasonDrain+": the machine leaves with "+count(w.trained)+" trained")
+			b.ask(w, w.leaving()+" with "+count(w.trained)+" trained")
 		case w.Draining:
-			b.let(w, "drained")
+			b.let(w, w.gave())
 		case b.r.Paused != "" && w.empty():
 			b.let(w, "paused")
 		case b.r.Paused != "" && len(w.claimed) == 0:
@@ -46,6 +46,8 @@ func (b *board) recall(w *worker) {
 	switch {
 	case w.index < 0:
 		reason = "the slot is gone"
+	case w.Paused != "":
+		reason = "the slot is paused"
 	case w.Draining:
 		reason = reasonDrain
 	case w.Suspect:
@@ -66,4 +68,19 @@ func (b *board) let(w *worker, reason string) {
 	b.do(run.ReleaseLease{Slot: w.ID, Reason: reason})
 	w.train, w.mine = false, false
 	w.shard, w.claimed, w.trained, w.queue, w.pending = nil, nil, 0, 0, 0
+}
+
+// leaving says why a slot is asked for what it holds.
+func (w *worker) leaving() string {
+	if w.Paused != "" {
+		return reasonPaused + ": the slot leaves (" + w.Paused + ")"
+	}
+	return reasonDrain + ": the machine leaves"
+}
+
+func (w *worker) gave() string {
+	if w.Paused != "" {
+		return "the slot is paused"
+	}
+	return "drained"
 }

@@ -40,6 +40,8 @@ type Slot struct {
 	Unit  run.Unit      `json:"unit,omitempty"`
 	Round int           `json:"round,omitempty"`
 	Epoch domain.Epoch  `json:"epoch,omitempty"`
+	// Paused says why the slot gets no work, empty when it may.
+	Paused string `json:"paused,omitempty"`
 }
 
 // View holds all machines and tokens.
@@ -143,9 +145,15 @@ func (v *View) ByNKey(nkey string) (domain.MachineID, machine.Standing) {
 // machine makes the row's picture; it shares nothing with the row.
 func (r *row) machine() Machine {
 	s := r.State
+	held := slices.Clone(r.Slots)
+	for i := range held {
+		if p, paused := s.Pause(i); paused {
+			held[i].Paused = p.Reason
+		}
+	}
 	return Machine{
 		ID: s.ID, Name: s.Name, Standing: s.Standing, Draining: s.Draining && s.Standing != machine.Drained, Quarantined: s.Quarantined,
-		Slots: slices.Clone(r.Slots), Enrolled: s.EnrolledAt, Since: r.Since, Restarts: r.Restarts, NKey: s.NKey, Account: s.Account,
+		Slots: held, Enrolled: s.EnrolledAt, Since: r.Since, Restarts: r.Restarts, NKey: s.NKey, Account: s.Account,
 	}
 }
 

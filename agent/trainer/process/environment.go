@@ -53,6 +53,9 @@ func environment(agent []string, threads int, job trainer.Job, p place, held boo
 			set[name] = value
 		}
 	}
+	if job.Device != "" { // by UUID: indexes change when a GPU is lost
+		set["CUDA_VISIBLE_DEVICES"], set["CUDA_DEVICE_ORDER"] = job.Device, "PCI_BUS_ID"
+	}
 	if threads > 0 && set["OMP_NUM_THREADS"] == "" {
 		set["OMP_NUM_THREADS"] = strconv.Itoa(threads) // slots share the cores
 	}

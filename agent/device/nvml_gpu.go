@@ -1,0 +1,207 @@
+//go:build cgo && linux
+
+package device
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"tensorturn/domain"
+	"tensorturn/domain/machine"
+)
+
+const (
+	listenTime  = 1000 // milliseconds that one wait for errors takes
+	foreignBusy = 20   // per cent of a GPU from which a foreign program with a window counts: below it a desktop draws
+)
+
+// ask reads one GPU. What the driver does not know stays nil. Only symbols that drivers have had for years are used: a missing one would
+// end this process.
+func (l *library) ask(i int, g machine.GPU, seen *uint64) machine.GPU {
+	d, ret := l.nvml.DeviceGetHandleByIndex(i)
+	if ret != nvml.SUCCESS {
+		g.Gone = l.gone(ret)
+		return g
+	}
+	uuid, ret := d.GetUUID()
+	if ret != nvml.SUCCESS {
+		g.Gone = l.gone(ret)
+		return g
+	}
+	if g.UUID != uuid { // indexes move when a GPU is lost
+		g = machine.GPU{Index: i, UUID: domain.Clip(uuid, machine.MaxDeviceText)}
+	}
+	if name, ret := d.GetName(); ret == nvml.SUCCESS {
+		g.Name = domain.Clip(name, machine.MaxDeviceText)
+	}
+	if m, ret := d.GetMemoryInfo(); ret == nvml.SUCCESS {
+		g.Memory = machine.Space{Total: m.Total, Free: m.Free}
+	}
+	u, ret := d.GetUtilizationRates()
+	if ret == nvml.ERROR_GPU_IS_LOST {
+		g.Gone = l.gone(ret)
+		return g
+	}
+	if ret == nvml.SUCCESS {
+		g.Busy, g.MemoryBusy = share(u.Gpu), share(u.Memory)
+	}
+	g.Celsius = value(1)(d.GetTemperature(nvml.TEMPERATURE_GPU))
+	g.Watts = value(1e-3)(d.GetPowerUsage())
+	g.ClockMHz = value(1)(d.GetClockInfo(nvml.CLOCK_SM))
+	g.MemClockMHz = value(1)(d.GetClockInfo(nvml.CLOCK_MEM))
+	if mj, ret := d.GetTotalEnergyConsumption(); ret == nvml.SUCCESS {
+		j := float64(mj) / 1e3
+		g.Joules = &j
+	}
+	g.MemoryTemp = memoryTemperature(d)
+	g.Others = l.others(d, seen)
+	return g
+}
+
+func (l *library) gone(ret nvml.Return) string {
+	switch ret {
+	case nvml.ERROR_GPU_IS_LOST:
+		return "it has fallen off the bus: restart the machine"
+	case nvml.ERROR_UNKNOWN, nvml.ERROR_NOT_FOUND:
+		return "its driver has lost it"
+	}
+	return "its driver says: " + domain.Clip(l.nvml.ErrorString(ret), 200)
+}
+
+func share(percent uint32) *float64 {
+	x := min(float64(percent)/100, 1)
+	return &x
+}
+
+// value scales an answer, nil when there is none.
+func value(scale float64) func(uint32, nvml.Return) *float64 {
+	return func(n uint32, ret nvml.Return) *float64 {
+		if ret != nvml.SUCCESS {
+			return nil
+		}
+		x := float64(n) * scale
+		return &x
+	}
+}
+
+// memoryTemperature is known on few models.
+func memoryTemperature(d nvml.Device) *float64 {
+	fields := []nvml.FieldValue{{FieldId: nvml.FI_DEV_MEMORY_TEMP}}
+	if ret := d.GetFieldValues(fields); ret != nvml.SUCCESS || nvml.Return(fields[0].NvmlReturn) != nvml.SUCCESS {
+		return nil
+	}
+	x := float64(binary.NativeEndian.Uint32(fields[0].Value[:4]))
+	if x == 0 {
+		return nil
+	}
+	return &x
+}
+
+// others reports whether a program that is not the agent's computes on the GPU: one with a CUDA context, or one with a window that
+// uses a good part of it, as a game does and a desktop does not.
+func (l *library) others(d nvml.Device, seen *uint64) bool {
+	if ps, ret := d.GetComputeRunningProcesses(); ret == nvml.SUCCESS {
+		for _, p := range ps {
+			if l.foreign(p.Pid) {
+				return true
+			}
+		}
+	}
+	samples, ret := d.GetProcessUtilization(*seen)
+	if ret != nvml.SUCCESS {
+		return false
+	}
+	busy := false
+	for _, s := range samples {
+		*seen = max(*seen, s.TimeStamp)
+		busy = busy || s.SmUtil >= foreignBusy && s.SmUtil <= 100 && l.foreign(s.Pid)
+	}
+	return busy
+}
+
+// foreign reports whether a process is not a descendant of the agent. One that cannot be seen, as from within a container, is not
+// judged: it may be our own trainer under another number.
+func (l *library) foreign(pid uint32) bool {
+	p := int(pid)
+	for range 64 { // deeper trees than this are nobody's trainers
+		if p == l.agent || p == os.Getpid() {
+			return false
+		}
+		if p <= 1 {
+			return true
+		}
+		next, ok := parentOf(p)
+		if !ok {
+			return false
+		}
+		p = next
+	}
+	return true
+}
+
+// parentOf reads the parent from /proc/PID/stat: "pid (name) state parent ...", where the name may hold anything.
+func parentOf(pid int) (int, bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, false
+	}
+	end := strings.LastIndexByte(string(b), ')')
+	words := strings.Fields(string(b[end+1:]))
+	if len(words) < 2 {
+		return 0, false
+	}
+	parent, err := strconv.Atoi(words[1])
+	return parent, err == nil
+}
+
+// listen starts to collect the driver's error codes (XID), which are told once and never kept by it.
+func (l *library) listen(n int) {
+	if l.heard || n == 0 {
+		return
+	}
+	l.heard = true
+	set, ret := l.nvml.EventSetCreate()
+	if ret != nvml.SUCCESS {
+		return
+	}
+	registered := 0
+	for i := range n {
+		if d, ret := l.nvml.DeviceGetHandleByIndex(i); ret == nvml.SUCCESS && d.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.SUCCESS {
+			registered++
+		}
+	}
+	if registered == 0 {
+		return
+	}
+	l.ears.Go(func() {
+		defer set.Free()
+		for {
+			select {
+			case <-l.over:
+				return
+			default:
+			}
+			e, ret := set.Wait(listenTime)
+			switch ret {
+			case nvml.SUCCESS:
+				if uuid, ret := e.Device.GetUUID(); ret == nvml.SUCCESS {
+					l.mu.Lock()
+					l.xids[uuid] = xid{e.EventData, l.xids[uuid].count + 1}
+					l.mu.Unlock()
+				}
+			case nvml.ERROR_TIMEOUT:
+			default:
+				select { // a lost GPU makes every wait fail at once
+				case <-l.over:
+				case <-time.After(listenTime * time.Millisecond):
+				}
+			}
+		}
+	})
+}

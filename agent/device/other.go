@@ -1,0 +1,5 @@
+//go:build !cgo || !linux
+
+package device
+
+func newSource() source { return newProgram("nvidia-smi") }
