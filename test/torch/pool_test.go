@@ -235,12 +235,12 @@ func alone(t *testing.T, script string, epochs int, args ...string) (accuracy fl
 // again, against the script alone on the same number of samples. -full takes three seeds; -small a sixth of the samples, in
 // shorter rounds.
 func TestFashion(t *testing.T) {
-	samples, seeds, epochs := 60000, 1, 4
+	samples, seeds, epochs, margin := 60000, 1, 4, 0.01
 	switch {
 	case *full:
 		seeds = 3
 	case *small:
-		samples = 10000
+		samples, margin = 10000, 0.04 // 625 steps alone, some 200 on each of three agents: too few to be level
 	}
 	meanAlone, meanPool := 0.0, 0.0
 	for seed := 1; seed <= seeds; seed++ {
@@ -250,7 +250,7 @@ func TestFashion(t *testing.T) {
 		meanAlone, meanPool = meanAlone+a/float64(seeds), meanPool+b/float64(seeds)
 	}
 	t.Logf("%d samples × %d epochs, %d seed(s): alone %.4f, pool %.4f", samples, epochs, seeds, meanAlone, meanPool)
-	if meanPool < meanAlone-0.01 {
+	if meanPool < meanAlone-margin {
 		t.Errorf("the pool reaches %.4f, the script alone %.4f", meanPool, meanAlone)
 	}
 }
