@@ -21,11 +21,11 @@ import (
 // churnMachines are the machines of a churn, each with a trainer that is a process of its own.
 const churnMachines = 8
 
-// churnChunk is a chunk in samples: a quarter of a second of a steady trainer.
-const churnChunk = 8 * 48
+// churnChunk is a chunk in samples: half a second of a steady trainer.
+const churnChunk = 8 * 96
 
 // Rounds are of churnRound chunks: ten seconds of all machines.
-const churnRound = churnMachines * 40
+const churnRound = churnMachines * 20
 
 // churnNames names them.
 func churnNames() []string {
@@ -43,7 +43,7 @@ const contributionCost = 0.05
 // come and go sets as max_chunks_per_contribution. A contribution costs c, a death half of what is in hand: T = sqrt(2·c·every).
 func perContribution(every time.Duration) int {
 	t := math.Sqrt(2 * contributionCost * every.Seconds())
-	return min(40, max(4, int(t/0.25)))
+	return min(20, max(2, int(t/0.5)))
 }
 
 // churning kills something at random, evenly over the time, and compares what was counted with what the machines could have done
@@ -222,7 +222,7 @@ func (w *world) churnSpec(name string, most, n int) string {
 // soloSpeed is what one machine trains when nobody disturbs it, in samples a second.
 func (w *world) soloSpeed() float64 {
 	w.agents["solo"] = w.StartAgent("solo")
-	id := w.Submit(w.churnSpec("solo", 40, 1<<20))
+	id := w.Submit(w.churnSpec("solo", 20, 1<<20))
 	w.AwaitRun(id, "some chunks", func(r runs.Run) bool { return len(r.Slots) > 0 && r.Slots[0].Chunks >= 24 })
 	r := w.show(id)
 	s := r.Slots[0]

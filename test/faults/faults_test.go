@@ -138,7 +138,7 @@ func TestLossOfPower(t *testing.T) {
 
 // Machines that die often turn in less at a time, within bounds.
 func TestPerContribution(t *testing.T) {
-	for every, want := range map[time.Duration]int{time.Second: 4, time.Minute: 9, 24 * time.Hour: 40} {
+	for every, want := range map[time.Duration]int{time.Second: 2, time.Minute: 4, 24 * time.Hour: 20} {
 		if got := perContribution(every); got != want {
 			t.Errorf("a death every %s: %d chunks at a time, want %d", every, got, want)
 		}

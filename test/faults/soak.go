@@ -59,7 +59,7 @@ func (w *world) soaked(length time.Duration) {
 	w.agents["far"] = w.SpawnAgent("far", "--reconnect", "400ms")
 	w.AwaitMachine("far", "online")
 	link.set(weather{reset: 20 * time.Second})
-	id := w.Submit(w.churnSpec("soak", 12, int(4*1600*length.Seconds()*3)))
+	id := w.Submit(w.churnSpec("soak", 6, int(4*1600*length.Seconds()*3)))
 	w.AwaitRun(id, "work", func(r runs.Run) bool { return len(r.Slots) == 4 })
 	hubVitals, calmVitals := []vital{}, []vital{}
 	faults := map[string]int{}
