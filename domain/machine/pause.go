@@ -105,21 +105,19 @@ func (s *State) pausedFor(slot int, c Cause) bool {
 }
 
 // chosen are the slots of a command, all when it names none.
-func (s *State) chosen(op string, slots []int) ([]int, error) {
-	if slots == nil {
+func (s *State) chosen(op string, named []int) ([]int, error) {
+	if named == nil {
 		for i := range s.Slots {
-			slots = append(slots, i)
+			named = append(named, i)
 		}
 	}
-	for _, i := range slots {
+	for _, i := range named {
 		if i < 0 || i >= s.Slots {
-			return nil, domain.NotFound(op, fmt.Sprintf("there is no slot %d", i), fmt.Sprintf("the machine has %s, numbered from 0", slotsText(s.Slots)))
+			return nil, domain.NotFound(op, fmt.Sprintf("there is no slot %d", i), fmt.Sprintf("the machine has %s, numbered from 0", slots(s.Slots)))
 		}
 	}
-	return slices.Compact(slices.Sorted(slices.Values(slots))), nil
+	return slices.Compact(slices.Sorted(slices.Values(named))), nil
 }
-
-func slotsText(n int) string { return slots(n) }
 
 func decidePause(s *State, c Pause) ([]event.Data, error) {
 	op := "pause machine " + string(s.ID)
