@@ -72,7 +72,21 @@ func (s *Service) enter(in *incoming) {
 	s.work(in)
 }
 
+// work gives the request to the loop, by way of the store when it claims what is not known to be stored.
 func (s *Service) work(in *incoming) {
+	if s.claims.known(&in.request) {
+		s.submit(in)
+		return
+	}
+	select {
+	case s.claims.waiting <- in:
+	default:
+		s.sendReply(in.reply, errorReply(s.cfg.Core.Timing, s.now(), domain.Unavailable("sync", "too many reports wait for the store", "try again", nil)))
+		s.leave(in.machine)
+	}
+}
+
+func (s *Service) submit(in *incoming) {
 	err := s.put(task{in: Sync{Machine: in.machine, Request: in.request}, answer: func(a Answer) { s.answered(in, a) }})
 	if err != nil {
 		s.sendReply(in.reply, errorReply(s.cfg.Core.Timing, s.now(), err))

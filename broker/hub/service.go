@@ -104,6 +104,7 @@ type Service struct {
 	gates    map[domain.MachineID]*gate
 	readOnly error
 	wishes   wishes
+	claims   *claims
 	said     map[domain.MachineID]wire.Telemetry // newest of each machine
 	merging  time.Time                           // when the merge under way began, zero when none
 
@@ -111,6 +112,7 @@ type Service struct {
 	inspect func(context.Context, InspectJob) Inspected
 	merge   func(context.Context, MergeJob) Merged
 	vote    func(context.Context, VoteJob) Counted
+	stored  func(context.Context, domain.Digest) (bool, error)
 
 	heads   *headKeeper
 	at      atomic.Pointer[Position] // end of the log, set by the loop
@@ -147,8 +149,9 @@ func NewService(cfg ServiceConfig) *Service {
 		closing: make(chan struct{}), unkept: rate.Sometimes{First: 1, Interval: unkeptSaid},
 	}
 	s.heads = newHeadKeeper(cfg.Heads)
+	s.claims = newClaims()
 	w := weights{blobs: cfg.Blobs}
-	s.inspect, s.merge, s.vote = w.inspect, w.merge, w.vote
+	s.inspect, s.merge, s.vote, s.stored = w.inspect, w.merge, w.vote, w.stored
 	s.snaps.write = make(chan snapshot.Snapshot, 1)
 	s.Follow(roster{s})
 	return s

@@ -14,6 +14,7 @@ func (s *Service) startWorkers(ctx context.Context, began Position) {
 		s.workers.Go(func() { s.inspectAll(ctx) })
 	}
 	s.workers.Go(func() { s.mergeAll(ctx) })
+	s.workers.Go(func() { s.proveAll(ctx) })
 	s.workers.Go(func() { s.voteAll(ctx) })
 	s.workers.Go(func() { s.collectAll(ctx) })
 	s.workers.Go(s.sendReplies)
