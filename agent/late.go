@@ -14,6 +14,7 @@ type late struct {
 	run        domain.RunID
 	epoch      domain.Epoch
 	round      int
+	number     int // of the contribution for which it was trained
 	trained    []wire.TrainedChunk
 	boundaries []int
 }
@@ -24,7 +25,7 @@ func (c *Core) part(s *slot, out []Effect) []Effect {
 	s.lease = nil
 	keep := l.unit == run.UnitTrain && l.err == "" && len(l.trained) > 0 && len(l.boundaries) > 0
 	if keep {
-		s.late = &late{run: l.run, epoch: l.epoch, round: l.round, trained: l.trained, boundaries: l.boundaries}
+		s.late = &late{run: l.run, epoch: l.epoch, round: l.round, number: l.number, trained: l.trained, boundaries: l.boundaries}
 		c.contact.tell() // the hub may not know of it yet
 	}
 	return append(out, Abandon{Slot: s.index, Epoch: l.epoch, Keep: keep})
@@ -70,7 +71,7 @@ func (c *Core) outlast(out []Effect) []Effect {
 
 // report gives the late work as the hub hears it.
 func (w *late) report() *wire.Late {
-	r := &wire.Late{Run: w.run, Epoch: w.epoch, Boundaries: slices.Clone(w.boundaries)}
+	r := &wire.Late{Run: w.run, Epoch: w.epoch, Number: w.number, Boundaries: slices.Clone(w.boundaries)}
 	for _, t := range w.trained {
 		r.Chunks = append(r.Chunks, t.Chunk)
 	}

@@ -86,7 +86,7 @@ func renderSync(r *wire.SyncRequest) string {
 			fmt.Fprintf(&b, " offer=%s chunks=%v boundaries=%v steps=%d", s.Offer.Blob, s.Offer.Chunks, s.Offer.Boundaries, s.Offer.Steps)
 		}
 		if s.Late != nil {
-			fmt.Fprintf(&b, " late=%d chunks=%v boundaries=%v", s.Late.Epoch, s.Late.Chunks, s.Late.Boundaries)
+			fmt.Fprintf(&b, " late=%d number=%d chunks=%v boundaries=%v", s.Late.Epoch, s.Late.Number, s.Late.Chunks, s.Late.Boundaries)
 		}
 		if s.Init != nil {
 			fmt.Fprintf(&b, " init=%s", s.Init.Base)

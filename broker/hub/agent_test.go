@@ -122,7 +122,7 @@ func (s *fakeSlot) turn(d wire.SlotDesire) {
 	late, kept := s.late, s.kept
 	if s.want.Unit == run.UnitTrain && len(s.trained) > 0 {
 		kept = s.trained
-		late = &wire.Late{Run: s.want.Run, Epoch: s.want.Epoch, Boundaries: boundaries(len(kept))}
+		late = &wire.Late{Run: s.want.Run, Epoch: s.want.Epoch, Number: s.want.Number, Boundaries: boundaries(len(kept))}
 		for _, t := range kept {
 			late.Chunks = append(late.Chunks, t.Chunk)
 		}

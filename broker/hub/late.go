@@ -28,7 +28,7 @@ func (b *batch) late(slot domain.SlotID, r wire.SlotReport) bool {
 		return true
 	}
 	s := b.c.fold.runs[w.run]
-	if s == nil || s.Phase.Ended() || s.Late[slot] == nil || s.Late[slot].Epoch != w.work.Late {
+	if s == nil || s.Phase.Ended() || !s.Late[slot].Is(w.work) {
 		return false
 	}
 	b.c.mem.late[slot] = w
@@ -38,7 +38,7 @@ func (b *batch) late(slot domain.SlotID, r wire.SlotReport) bool {
 // lateOf reads the work from a report: of a lease that the agent still believes in, or of one that it knows to have ended.
 func lateOf(slot domain.SlotID, r wire.SlotReport) (lateWork, bool) {
 	if l := r.Late; l != nil {
-		return lateWork{l.Run, run.AdoptDelta{Slot: slot, Late: l.Epoch, Chunks: l.Chunks, Boundaries: l.Boundaries}}, true
+		return lateWork{l.Run, run.AdoptDelta{Slot: slot, Late: l.Epoch, Number: l.Number, Chunks: l.Chunks, Boundaries: l.Boundaries}}, true
 	}
 	if len(r.Trained) == 0 || len(r.Boundaries) == 0 || r.Error != "" {
 		return lateWork{}, false
@@ -47,7 +47,7 @@ func lateOf(slot domain.SlotID, r wire.SlotReport) (lateWork, bool) {
 	for i, t := range r.Trained {
 		chunks[i] = t.Chunk
 	}
-	return lateWork{r.Run, run.AdoptDelta{Slot: slot, Late: r.Epoch, Chunks: chunks, Boundaries: r.Boundaries}}, true
+	return lateWork{r.Run, run.AdoptDelta{Slot: slot, Late: r.Epoch, Number: r.Number, Chunks: chunks, Boundaries: r.Boundaries}}, true
 }
 
 // adopt takes late work into a lease of its own, if it can be. A lease that was granted before the work was heard of, and

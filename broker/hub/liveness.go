@@ -154,7 +154,7 @@ func (m *liveness) prune(f *fold) {
 		}
 	}
 	for slot, w := range m.late {
-		if s := f.runs[w.run]; s == nil || s.Late[slot] == nil || s.Late[slot].Epoch != w.work.Late {
+		if s := f.runs[w.run]; s == nil || !s.Late[slot].Is(w.work) {
 			delete(m.late, slot)
 		}
 	}

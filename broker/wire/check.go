@@ -106,6 +106,7 @@ func (c *checker) late(l *Late) {
 	}
 	c.id("late run", string(l.Run), false)
 	c.require(l.Epoch > 0, "late work without an epoch")
+	c.count("late number", l.Number)
 	c.atMost("late chunks", len(l.Chunks), MaxSlotChunks)
 	for _, k := range l.Chunks {
 		c.chunk(k)

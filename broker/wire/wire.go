@@ -108,7 +108,8 @@ type Away struct {
 // Late is trained work that has outlived its lease.
 type Late struct {
 	Run        domain.RunID     `msgpack:"run"`
-	Epoch      domain.Epoch     `msgpack:"epoch"` // of the lease that has ended
+	Epoch      domain.Epoch     `msgpack:"epoch"`            // of the lease that has ended
+	Number     int              `msgpack:"number,omitempty"` // of the contribution for which it was trained
 	Chunks     []domain.ChunkID `msgpack:"chunks"`
 	Boundaries []int            `msgpack:"bounds"`
 }

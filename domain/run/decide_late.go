@@ -54,6 +54,8 @@ func (s *State) adoptable(c AdoptDelta) (keep int, err error) {
 	switch {
 	case e == nil || e.Epoch != c.Late:
 		return 0, domain.Fenced(opOf(c), "that lease left nothing that could be adopted")
+	case !e.Is(c):
+		return 0, domain.Fenced(opOf(c), "it was trained for another contribution of that lease")
 	case e.Base != s.Open.Base && e.Base != s.Previous:
 		return 0, domain.Fenced(opOf(c), "it was trained on a base older than the previous round's")
 	case len(s.Open.Contributions) >= MaxContributions:

@@ -68,6 +68,7 @@ type (
 	AdoptDelta struct {
 		Slot       domain.SlotID
 		Late       domain.Epoch     // of the lease that has ended
+		Number     int              // of the contribution for which it was trained
 		Chunks     []domain.ChunkID // training order
 		Boundaries []int            // prefix lengths whose weights the agent still holds, ascending
 	}

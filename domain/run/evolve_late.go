@@ -9,6 +9,7 @@ import (
 // LateWork is what a lease held when it ended. Its holder may have trained it, and may not know yet that it is late.
 type LateWork struct {
 	Epoch  domain.Epoch
+	Number int           // of the contribution it was held for; another number of the lease may have begun from another base
 	Base   domain.Digest // weights it was trained from
 	Chunks []domain.ChunkID
 }
@@ -18,7 +19,14 @@ func (s *State) outlive(l *Lease) {
 	if l.Unit != UnitTrain || l.empty() || s.Open == nil || s.Phase.Ended() {
 		return
 	}
-	s.Late[l.Slot] = &LateWork{Epoch: l.Epoch, Base: s.BaseOf(l), Chunks: slices.Concat(l.Trained, l.Claimed)}
+	s.Late[l.Slot] = &LateWork{Epoch: l.Epoch, Number: s.Number(l.Slot), Base: s.BaseOf(l), Chunks: slices.Concat(l.Trained, l.Claimed)}
+}
+
+// Is reports whether the offered work is of this lease and this contribution. An agent that has not heard that its
+// contribution was decided still holds weights of the decided one: for chunks that it was given again, and perhaps on
+// another base. A nil receiver is no work.
+func (w *LateWork) Is(c AdoptDelta) bool {
+	return w != nil && w.Epoch == c.Late && w.Number == c.Number
 }
 
 // forget drops late work whose base is neither the present nor the previous one.

@@ -37,8 +37,8 @@ func (p *player) commands(a args) []run.Command {
 		return one(run.Steal{From: a.slot(0), To: a.slot(1), Count: number(a.t, a.vals[2]), Reason: a.rest(3)})
 	case "copy": // copy SLOT FROM COUNT [reason…]
 		return one(run.Copy{Slot: a.slot(0), From: a.slot(1), Count: number(a.t, a.vals[2]), Gain: a.float("gain", 0), Reason: a.rest(3)})
-	case "adopt": // adopt SLOT late=EPOCH chunks=… bounds=…
-		c := run.AdoptDelta{Slot: a.slot(0), Late: domain.Epoch(a.int("late", 0)), Chunks: chunks(a.t, a.keys["chunks"])}
+	case "adopt": // adopt SLOT late=EPOCH [number=N] chunks=… bounds=…
+		c := run.AdoptDelta{Slot: a.slot(0), Late: domain.Epoch(a.int("late", 0)), Number: a.int("number", 1), Chunks: chunks(a.t, a.keys["chunks"])}
 		for _, b := range chunks(a.t, a.keys["bounds"]) {
 			c.Boundaries = append(c.Boundaries, int(b))
 		}
