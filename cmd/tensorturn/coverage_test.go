@@ -38,7 +38,9 @@ var routesOf = map[string]struct {
 	"log verify":        {"", []string{"GET /api/v1/log", "POST /api/v1/log/verify"}},
 	"machine drain":     {"m", []string{"POST /api/v1/machines/{id}/drain"}},
 	"machine list":      {"", []string{"GET /api/v1/machines"}},
+	"machine pause":     {"m", []string{"POST /api/v1/machines/{id}/pause"}},
 	"machine resume":    {"m", []string{"POST /api/v1/machines/{id}/resume"}},
+	"machine top":       {"--once", []string{"GET /api/v1/machines"}},
 	"machine revoke":    {"m --yes", []string{"POST /api/v1/machines/{id}/revoke"}},
 	"machine show":      {"m", []string{"GET /api/v1/machines/{id}"}},
 	"model deploy":      {"r-1 --name m", []string{"POST /api/v1/models"}},
@@ -84,10 +86,11 @@ var besides = []string{"GET /api/v1/log", "GET /api/v1/runs/{run}/export", "GET 
 
 // others are operations that no command calls, and why they are there.
 var others = map[string]string{
-	"GET /api/v1/runs/{id}/replay":  "run replay folds the log itself, so that it need not believe the hub",
-	"GET /api/v1/runs/{id}/lineage": "model lineage does so too",
-	"GET /api/v1/runs/{id}/members": "and of an ensemble",
-	"GET /api/v1/models/{name}":     "model list tells the same of all",
+	"POST /api/v1/machines/{id}/unpause": "machine resume --gpu calls it; without the flag it is machines/{id}/resume",
+	"GET /api/v1/runs/{id}/replay":       "run replay folds the log itself, so that it need not believe the hub",
+	"GET /api/v1/runs/{id}/lineage":      "model lineage does so too",
+	"GET /api/v1/runs/{id}/members":      "and of an ensemble",
+	"GET /api/v1/models/{name}":          "model list tells the same of all",
 }
 
 // operations are the routes of the committed document.

@@ -205,8 +205,12 @@ func (p *demoProcesses) trouble(ctx context.Context, cl *client, id domain.RunID
 					killed = true
 				}
 			}
-		case killed && r.Totals.Expired > 0:
-			p.app.say("its lease has expired, %d chunks are back in the queue; starting %s again", r.Totals.Requeued, demoVictim)
+		case killed && r.Totals.Expired+r.Totals.Copied > 0:
+			if r.Totals.Expired > 0 {
+				p.app.say("its lease has expired, %d chunks are back in the queue; starting %s again", r.Totals.Requeued, demoVictim)
+			} else {
+				p.app.say("the others train copies of its last %d chunks; starting %s again", r.Totals.Copied, demoVictim)
+			}
 			_, err := p.agent(demoVictim, demoPool[index].speed)
 			return err
 		}

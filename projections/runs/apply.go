@@ -35,6 +35,10 @@ func (v *View) apply(r *Run, e event.Envelope) {
 		r.Totals.Expired++
 		r.Totals.Requeued += len(d.Requeued)
 		r.left(d.Slot)
+	case *run.ChunksCopied:
+		r.Totals.Copied += len(d.Chunks)
+	case *run.DeltaAdopted:
+		r.Totals.Adopted += len(d.Chunks)
 	case *run.TaskFailed:
 		free(v.slot(r, d.Slot))
 		r.left(d.Slot)

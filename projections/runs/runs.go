@@ -81,6 +81,8 @@ type Totals struct {
 	Steals    int `json:"steals"`          // steal decisions
 	Stolen    int `json:"stolen_chunks"`   // chunks moved by them
 	Requeued  int `json:"requeued_chunks"` // chunks given back because their holder was lost
+	Copied    int `json:"copied_chunks"`   // chunks of silent or slow holders that another slot trained too; one of both counted
+	Adopted   int `json:"adopted_chunks"`  // chunks counted although the lease under which they were trained had ended
 	Expired   int `json:"leases_expired"`
 	Refused   int `json:"refused_contributions"`
 	Revoked   int `json:"revoked_contributions"`
