@@ -20,7 +20,7 @@ func misbehaveFirst(mode string) {
 		fmt.Fprintln(os.Stderr, "Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'")
 		os.Exit(1)
 	case "silent":
-		select {}
+		forever()
 	case "JSON first":
 		fmt.Println(`{"config": 1}`)
 	case "environment":
@@ -40,11 +40,11 @@ func (p *program) misbehave(r ask) {
 	switch p.mode {
 	case "hang", "deaf":
 		fmt.Fprintln(os.Stderr, "\x1b[31mhanging with password=correcthorse")
-		select {}
+		forever()
 	case "SIGKILL":
 		self, _ := os.FindProcess(os.Getpid())
 		self.Kill()
-		select {}
+		forever()
 	case "MemoryError":
 		fmt.Fprintln(os.Stderr, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
 		os.Exit(1)
@@ -52,7 +52,7 @@ func (p *program) misbehave(r ask) {
 		os.Exit(0)
 	case "NaN loss":
 		p.say(`{"type":"error","id":%d,"kind":"diverged","text":"the loss is nan at step 3"}`, r.ID)
-		select {}
+		forever()
 	case "shout":
 		line := strings.Repeat("x", 1<<20)
 		for range 8 {
@@ -60,28 +60,28 @@ func (p *program) misbehave(r ask) {
 		}
 	case "long message":
 		p.say(`{"type":"%s"}`, strings.Repeat("x", 70000))
-		select {}
+		forever()
 	case "no JSON":
 		p.say("hello?")
-		select {}
+		forever()
 	case "nested":
 		p.say(`{"type":"step","id":%d,"samples":{"a":1}}`, r.ID)
-		select {}
+		forever()
 	case "unknown field":
 		p.say(`{"type":"step","id":%d,"samples":1,"sample":1}`, r.ID)
-		select {}
+		forever()
 	case "doubled field":
 		p.say(`{"type":"step","id":%d,"samples":1,"samples":2}`, r.ID)
-		select {}
+		forever()
 	case "wrong id":
 		p.say(`{"type":"step","id":%d,"samples":1}`, r.ID+1)
-		select {}
+		forever()
 	case "too many samples":
 		p.say(`{"type":"step","id":%d,"samples":1000000}`, r.ID)
-		select {}
+		forever()
 	case "too few samples":
 		p.say(`{"type":"trained","id":%d,"steps":0}`, r.ID)
-		select {}
+		forever()
 	case "orphans":
 		// Forked away into a session of its own; the wait lets it get there before this group is killed.
 		exec.Command("sh", "-c", "setsid --fork sleep 1000; sleep 0.3").Run()
@@ -91,7 +91,7 @@ func (p *program) misbehave(r ask) {
 			c := exec.Command("setsid", "sleep", "60")
 			c.Start()
 		}
-		select {}
+		forever()
 	case "memory hog":
 		var held [][]byte
 		for range 256 { // 1 GiB at most
@@ -103,12 +103,12 @@ func (p *program) misbehave(r ask) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		fmt.Println(len(held))
-		select {}
+		forever()
 	case "disk filler":
 		for i := range 64 {
 			os.WriteFile(filepath.Join(p.dir, fmt.Sprint("my-", i)), make([]byte, 1<<20), 0o600)
 		}
-		select {}
+		forever()
 	case "secrets":
 		fmt.Fprintln(os.Stderr, "using hf_abcdefghijklmnopqrstuvwxyz0123 and password=correcthorse from https://me:horsebattery@host/x")
 		os.Exit(1)
@@ -136,5 +136,12 @@ func (p *program) damage(path string) {
 		exec.Command("mkfifo", path).Run()
 	case "no file":
 		os.Remove(path)
+	}
+}
+
+// forever does nothing. An empty select would end a program without cgo: nothing could ever wake it, and Go says so.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
 	}
 }

@@ -119,7 +119,7 @@ func TestMembersWithoutAWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := fmt.Sprintf("mode: ensemble\ntrainer: process\ncode: %s\nbatch: 8\nepochs: 2\nensemble: {members: 3}\ndata: {samples: 240, heldout: 40, features: %d, classes: %d}\n", dir, plain.Features, plain.Classes)
-	slowly := fmt.Sprintf(`command: [sh, -c, 'for i in 1 2 3 4 5; do echo $i; sleep 1; done; exec "$0" trainer alone', %q]`, exe) // longer than a lease
+	slowly := fmt.Sprintf(`command: [sh, -c, 'for i in $(seq 20); do echo $i; sleep 0.25; done; exec "$0" trainer alone', %q]`, exe) // longer than a lease
 	quickly := fmt.Sprintf("command: [%q, trainer, alone]", exe)
 	for name, more := range map[string]string{"mute": quickly, "slow": slowly, "voting": fmt.Sprintf("%s\npredict: [%q, trainer, alone]", quickly, exe)} {
 		t.Run(name, func(t *testing.T) {
@@ -152,8 +152,8 @@ func TestAgentKilledWithItsTrainer(t *testing.T) {
 	}
 	r := p.AwaitEnd(id)
 	check(t, p, r)
-	if s := kit.SlotOf(r, victim); s.Expired != 1 || s.Requeued < 1 {
-		t.Errorf("its row is %+v", s)
+	if s := kit.SlotOf(r, victim); s.Expired+r.Totals.Copied < 1 || s.Requeued+r.Totals.Copied < 1 {
+		t.Errorf("its row is %+v, and nobody trained copies", s)
 	}
 }
 
