@@ -8,6 +8,7 @@ import (
 	"errors"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -101,7 +102,13 @@ func (b *Blobs) Put(ctx context.Context, d domain.Digest, data []byte) error {
 	defer release()
 	info, err := b.store.GetInfo(ctx, string(d))
 	if err == nil && info.Size == uint64(len(data)) {
-		return nil
+		whole, err := b.whole(ctx, info)
+		if err != nil {
+			return unavailable(op, err)
+		}
+		if whole {
+			return nil
+		}
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return unavailable(op, err)
@@ -114,10 +121,33 @@ func (b *Blobs) Put(ctx context.Context, d domain.Digest, data []byte) error {
 	}
 	meta := jetstream.ObjectMeta{Name: string(d), Opts: &jetstream.ObjectMetaOptions{ChunkSize: b.chunk}}
 	if _, err := b.store.Put(ctx, meta, bytes.NewReader(data)); err != nil {
+		b.undescribe(ctx, d)
 		return unavailable(op, err)
 	}
 	return nil
 }
+
+// whole reports whether every piece of the object is there. The stock client sends the description with the pieces and
+// does not wait for them: in a store with little room the description of an object can be kept and the object not.
+func (b *Blobs) whole(ctx context.Context, info *jetstream.ObjectInfo) (bool, error) {
+	pieces := chunkPrefix + info.NUID
+	stream, err := b.stream.Info(ctx, jetstream.WithSubjectFilter(pieces))
+	if err != nil {
+		return false, err
+	}
+	return stream.State.Subjects[pieces] == uint64(info.Chunks), nil
+}
+
+// undescribe takes away what a put that failed may have left behind: a description without an object. What is left when
+// that fails too is found by whole.
+func (b *Blobs) undescribe(ctx context.Context, d domain.Digest) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undescribeLimit)
+	defer cancel()
+	_ = b.stream.Purge(ctx, jetstream.WithPurgeSubject(metaSubject(d)))
+}
+
+// undescribeLimit bounds the clearing up behind a put that failed: its caller waits for an answer.
+const undescribeLimit = 5 * time.Second
 
 // Get implements broker.Blobs.
 func (b *Blobs) Get(ctx context.Context, d domain.Digest) ([]byte, error) {

@@ -172,3 +172,55 @@ func TestDeleteLeavesNoMark(t *testing.T) {
 		t.Fatalf("%d messages are left, %v", info.State.Msgs, err)
 	}
 }
+
+// TestDescriptionWithoutObject: in a store that has room for the description of an object and not for the object, the put
+// fails and leaves nothing that looks stored; an object whose pieces are gone is put again.
+func TestDescriptionWithoutObject(t *testing.T) {
+	s := startServer(t, t.TempDir())
+	b := openStore(t, s).Blobs
+	js, err := natsjs.New(connect(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "OBJ_BLOBS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := brokertest.Part(1, 200<<10)
+	d := brokertest.Sum(data)
+	put := func(what string) {
+		t.Helper()
+		if err := b.Put(t.Context(), d, data); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got, err := b.Get(t.Context(), d); err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("%s: %d bytes, %v", what, len(got), err)
+		}
+	}
+	put("first")
+	if err := stream.Purge(t.Context(), natsjs.WithPurgeSubject("$O.BLOBS.C.>")); err != nil {
+		t.Fatal(err)
+	}
+	put("its pieces are gone")
+	if err := b.Delete(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+
+	full := stream.CachedInfo().Config
+	roomy := full.MaxBytes
+	full.MaxBytes = 4 << 10
+	if _, err := js.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Put(t.Context(), d, data); domain.KindOf(err) != domain.KindUnavailable {
+		t.Fatalf("put into a full store: %v", err)
+	}
+	if has, err := b.Has(t.Context(), []domain.Digest{d}); err != nil || has[0] {
+		t.Fatalf("what was refused looks stored: %v, %v", has, err)
+	}
+	full.MaxBytes = roomy
+	if _, err := js.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	put("after there is room")
+}
