@@ -1,9 +1,7 @@
 package pool
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"tensorturn/domain"
@@ -210,28 +208,11 @@ func decideRevokeKey(s *State, c RevokeKey) ([]event.Data, error) {
 
 func (s *State) addKey(e event.Envelope, d *KeyCreated) {
 	s.Keys[d.Key] = Key{ID: d.Key, Hash: d.Hash, Expires: time.UnixMicro(d.Expires).UTC(), Seq: e.Seq}
-	s.forgetKeys(e.Time)
+	forgetDead(s.Keys, func(k Key) (live bool, seq uint64) { return k.Live(e.Time), k.Seq })
 }
 
 func (s *State) revokeKey(d *KeyRevoked) {
 	k := s.Keys[d.Key]
 	k.Revoked = true
 	s.Keys[d.Key] = k
-}
-
-// forgetKeys drops the oldest dead keys beyond maxDead. It keeps the state bounded; the log has them all.
-func (s *State) forgetKeys(now time.Time) {
-	var dead []Key
-	for _, k := range s.Keys {
-		if !k.Live(now) {
-			dead = append(dead, k)
-		}
-	}
-	if len(dead) <= maxDead {
-		return
-	}
-	slices.SortFunc(dead, func(a, b Key) int { return cmp.Compare(a.Seq, b.Seq) })
-	for _, k := range dead[:len(dead)-maxDead] {
-		delete(s.Keys, k.ID)
-	}
 }

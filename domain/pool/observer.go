@@ -2,7 +2,6 @@ package pool
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -143,30 +142,13 @@ func decideRevokeObserver(s *State, c RevokeObserver) ([]event.Data, error) {
 
 func (s *State) addObserver(e event.Envelope, d *ObserverCreated) {
 	s.Observers[d.Observer] = Observer{ID: d.Observer, Account: d.Account, Expires: time.UnixMicro(d.Expires).UTC(), Seq: e.Seq}
-	s.forgetObservers(e.Time)
+	forgetDead(s.Observers, func(o Observer) (live bool, seq uint64) { return !o.Revoked && e.Time.Before(o.Expires), o.Seq })
 }
 
 func (s *State) revokeObserver(d *ObserverRevoked) {
 	o := s.Observers[d.Observer]
 	o.Revoked = true
 	s.Observers[d.Observer] = o
-}
-
-// forgetObservers drops the oldest dead observers beyond maxDead. It keeps the state bounded; the log has them all.
-func (s *State) forgetObservers(now time.Time) {
-	var dead []Observer
-	for _, o := range s.Observers {
-		if o.Revoked || !now.Before(o.Expires) {
-			dead = append(dead, o)
-		}
-	}
-	if len(dead) <= maxDead {
-		return
-	}
-	slices.SortFunc(dead, func(a, b Observer) int { return int(int64(a.Seq) - int64(b.Seq)) })
-	for _, o := range dead[:len(dead)-maxDead] {
-		delete(s.Observers, o.ID)
-	}
 }
 
 // printable reports whether a name that people give has no control characters.

@@ -1,6 +1,8 @@
 package pool
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"tensorturn/domain"
@@ -42,3 +44,22 @@ type Token struct {
 
 // Live reports whether the token admits a machine at the time now.
 func (t Token) Live(now time.Time) bool { return !t.Revoked && t.Uses > 0 && now.Before(t.Expires) }
+
+// forgetDead drops the oldest dead ones beyond maxDead, by the sequence of their creation. It keeps the state bounded; the
+// log has them all.
+func forgetDead[K comparable, V any](all map[K]V, judge func(V) (live bool, seq uint64)) {
+	type dead struct {
+		key K
+		seq uint64
+	}
+	var gone []dead
+	for k, v := range all {
+		if live, seq := judge(v); !live {
+			gone = append(gone, dead{k, seq})
+		}
+	}
+	slices.SortFunc(gone, func(a, b dead) int { return cmp.Compare(a.seq, b.seq) })
+	for _, d := range gone[:max(0, len(gone)-maxDead)] {
+		delete(all, d.key)
+	}
+}
