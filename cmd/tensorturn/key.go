@@ -112,26 +112,9 @@ func keyMay(k keys.Key) string {
 }
 
 func keyList(a *app) *cobra.Command {
-	return &cobra.Command{Use: "list", Short: "list API keys by their public ids", Args: args(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			cl, err := a.client()
-			if err != nil {
-				return err
-			}
-			ks, err := pages[keys.Key](c.Context(), cl, "/api/v1/keys")
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.object(ks)
-			}
-			rows := [][]string{}
-			for _, k := range ks {
-				rows = append(rows, []string{string(k.ID), "..." + k.Tail, k.Name, keyState(k), keyMay(k), k.Expires.Format(time.RFC3339)})
-			}
-			a.table([]string{"KEY", "ENDS IN", "NAME", "STATE", "MAY", "EXPIRES"}, rows)
-			return nil
-		}}
+	return listing(a, "list API keys by their public ids", "/api/v1/keys", []string{"KEY", "ENDS IN", "NAME", "STATE", "MAY", "EXPIRES"}, func(k keys.Key) [][]string {
+		return [][]string{{string(k.ID), "..." + k.Tail, k.Name, keyState(k), keyMay(k), k.Expires.Format(time.RFC3339)}}
+	})
 }
 
 func keyState(k keys.Key) string {

@@ -61,29 +61,13 @@ func modelIs(v models.Version) string {
 }
 
 func modelList(a *app) *cobra.Command {
-	return &cobra.Command{Use: "list", Short: "list deployed models and their versions", Args: args(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			cl, err := a.client()
-			if err != nil {
-				return err
-			}
-			ms, err := pages[models.Model](c.Context(), cl, "/api/v1/models")
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.object(ms)
-			}
-			rows := [][]string{}
-			for _, m := range ms {
-				for i := len(m.Versions) - 1; i >= 0; i-- {
-					v := m.Versions[i]
-					rows = append(rows, []string{string(m.Name), itoa(v.Version), modelState(m, v), string(v.Run), modelIs(v), string(v.Where), v.Deployed.Format(time.RFC3339)})
-				}
-			}
-			a.table([]string{"MODEL", "VERSION", "STATE", "RUN", "WHAT", "ON", "DEPLOYED"}, rows)
-			return nil
-		}}
+	return listing(a, "list deployed models and their versions", "/api/v1/models", []string{"MODEL", "VERSION", "STATE", "RUN", "WHAT", "ON", "DEPLOYED"}, func(m models.Model) (rows [][]string) {
+		for i := len(m.Versions) - 1; i >= 0; i-- {
+			v := m.Versions[i]
+			rows = append(rows, []string{string(m.Name), itoa(v.Version), modelState(m, v), string(v.Run), modelIs(v), string(v.Where), v.Deployed.Format(time.RFC3339)})
+		}
+		return rows
+	})
 }
 
 // modelState says whether a version answers: the serving one to all requests, the others to those that name them.

@@ -156,30 +156,13 @@ while sleep 0.2; do nats --server {url} --creds observer.creds --tlsca ca.pem --
 `
 
 func credentialList(a *app) *cobra.Command {
-	return &cobra.Command{Use: "list", Short: "list observers", Args: args(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			cl, err := a.client()
-			if err != nil {
-				return err
-			}
-			os, err := pages[observers.Observer](c.Context(), cl, "/api/v1/observers")
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.object(os)
-			}
-			rows := [][]string{}
-			for _, o := range os {
-				what := string(o.Run)
-				if what == "" {
-					what = "all events"
-				}
-				rows = append(rows, []string{string(o.ID), o.Name, observerState(o), what, o.Expires.Format(time.RFC3339)})
-			}
-			a.table([]string{"OBSERVER", "NAME", "STATE", "READS", "EXPIRES"}, rows)
-			return nil
-		}}
+	return listing(a, "list observers", "/api/v1/observers", []string{"OBSERVER", "NAME", "STATE", "READS", "EXPIRES"}, func(o observers.Observer) [][]string {
+		what := string(o.Run)
+		if what == "" {
+			what = "all events"
+		}
+		return [][]string{{string(o.ID), o.Name, observerState(o), what, o.Expires.Format(time.RFC3339)}}
+	})
 }
 
 func observerState(o observers.Observer) string {

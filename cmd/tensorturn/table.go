@@ -7,6 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // table prints rows in columns on standard output.
@@ -86,4 +88,28 @@ func size(n int64) string {
 		x, i = x/1000, i+1
 	}
 	return fmt.Sprintf("%.1f %cB", x, units[i])
+}
+
+// listing is the command that shows a list of the API, every page of it: as a table with the rows of each thing, or as JSON.
+func listing[T any](a *app, short, path string, header []string, rowsOf func(T) [][]string) *cobra.Command {
+	return &cobra.Command{Use: "list", Short: short, Args: args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			cl, err := a.client()
+			if err != nil {
+				return err
+			}
+			all, err := pages[T](c.Context(), cl, path)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.object(all)
+			}
+			rows := [][]string{}
+			for _, one := range all {
+				rows = append(rows, rowsOf(one)...)
+			}
+			a.table(header, rows)
+			return nil
+		}}
 }

@@ -65,26 +65,9 @@ func checkLife(op string, life, limit time.Duration) error {
 }
 
 func tokenList(a *app) *cobra.Command {
-	return &cobra.Command{Use: "list", Short: "list join tokens by their public ids", Args: args(),
-		RunE: func(c *cobra.Command, _ []string) error {
-			cl, err := a.client()
-			if err != nil {
-				return err
-			}
-			ts, err := pages[fleet.Token](c.Context(), cl, "/api/v1/tokens")
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.object(ts)
-			}
-			rows := [][]string{}
-			for _, t := range ts {
-				rows = append(rows, []string{string(t.ID), tokenState(t), itoa(t.Uses), t.Expires.Format(time.RFC3339)})
-			}
-			a.table([]string{"TOKEN", "STATE", "USES LEFT", "EXPIRES"}, rows)
-			return nil
-		}}
+	return listing(a, "list join tokens by their public ids", "/api/v1/tokens", []string{"TOKEN", "STATE", "USES LEFT", "EXPIRES"}, func(t fleet.Token) [][]string {
+		return [][]string{{string(t.ID), tokenState(t), itoa(t.Uses), t.Expires.Format(time.RFC3339)}}
+	})
 }
 
 func tokenState(t fleet.Token) string {
