@@ -130,6 +130,9 @@ func (m *liveness) forgive(gap time.Duration) {
 	}
 	for _, s := range m.slots {
 		s.moved = s.moved.Add(gap)
+		if !s.began.IsZero() {
+			s.began = s.began.Add(gap)
+		}
 	}
 	for id, r := range m.rounds {
 		r.opened = r.opened.Add(gap)

@@ -95,6 +95,9 @@ func (c *Core) slotOf(m *machine.State, id domain.SlotID, held map[domain.SlotID
 		p.Speed, p.Upload = s.speed, s.upload
 		if !s.began.IsZero() && leased && s.epoch == epoch {
 			p.Busy = max(now.Sub(s.began).Seconds(), 1e-3) // 0 would mean that it trains none
+			if k := c.mem.contacts[m.ID]; k != nil {
+				p.Shown = max(k.last.Sub(s.began).Seconds(), 0)
+			}
 		}
 		if leased && s.epoch == epoch {
 			p.Done = s.done

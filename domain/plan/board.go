@@ -18,6 +18,7 @@ const tripsPerSync = 20
 type board struct {
 	r       *run.State
 	sync    float64 // seconds between syncs
+	silence float64 // seconds without a word until a machine is suspect
 	trip    float64 // seconds that a reply may take on a slow link
 	ahead   float64 // seconds that claims reach ahead
 	age     float64 // seconds since the round was opened
@@ -53,7 +54,7 @@ func (z sizes) sum(cs []domain.ChunkID) float64 {
 
 func newBoard(s *Snapshot, r *run.State, free []bool) *board {
 	b := &board{
-		r: r, sync: s.Timing.Sync.Seconds(), trip: s.Timing.Sync.Seconds() / tripsPerSync, ahead: s.Timing.Ahead.Seconds(), age: s.RoundAge[r.ID],
+		r: r, sync: s.Timing.Sync.Seconds(), silence: s.Timing.Suspect.Seconds(), trip: s.Timing.Sync.Seconds() / tripsPerSync, ahead: s.Timing.Ahead.Seconds(), age: s.RoundAge[r.ID],
 		size: sizes{n: r.Data.Samples, chunk: r.Spec.Chunk, perEpoch: run.ChunksPerEpoch(r.Spec, r.Data)},
 	}
 	if b.open() {

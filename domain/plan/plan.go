@@ -17,6 +17,7 @@ type Slot struct {
 	Speed       float64 // samples per second while it trains, 0 when unknown
 	Upload      float64 // seconds its last delta took to make and send, 0 when unknown
 	Busy        float64 // seconds since it began the chunk under way, 0 when it trains none
+	Shown       float64 // of Busy, the seconds up to its machine's newest word: what is beyond them is silence, and tells of no hang
 	Free        bool    // holds no lease of any run
 	Done        int64   // samples its member has seen, as its agent reported; 0 when it trains none
 }

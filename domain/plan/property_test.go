@@ -128,6 +128,7 @@ func (s *story) trouble(t *rapid.T) {
 		p.Speed = rapid.SampledFrom([]float64{0, 0.1, 1, 7, 30}).Draw(t, "speed")
 		p.Upload = rapid.SampledFrom([]float64{0, 1, 50}).Draw(t, "upload")
 		p.Busy = rapid.SampledFrom([]float64{0, 3, 300}).Draw(t, "busy")
+		p.Shown = rapid.Float64Range(0, p.Busy).Draw(t, "shown")
 	case "lost":
 		set(s.t, p, what, 0)
 		for _, r := range s.runs {
@@ -183,7 +184,7 @@ func (s *story) labour(r *run.State, slots, n int) {
 func (s *story) heal() {
 	for i := range s.slots {
 		set(s.t, &s.slots[i], "online", 0)
-		s.slots[i].Busy = 0
+		s.slots[i].Busy, s.slots[i].Shown = 0, 0
 	}
 	for _, r := range s.runs {
 		s.do(r.ID, run.Resume{})

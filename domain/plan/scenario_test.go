@@ -16,7 +16,7 @@ import (
 
 // TestScenarios plays the files in testdata/scenarios. Each is a story about one rule; the words are:
 //
-//	slots                   one slot a line: ID [speed=S] [upload=S] [busy=S] [suspect|draining|quarantined|lost|unheard|online]
+//	slots                   one slot a line: ID [speed=S] [upload=S] [busy=S [shown=S]] [suspect|draining|quarantined|lost|unheard|online]
 //	forget SLOT             the pool no longer lists it
 //	submit RUN [samples=] [chunk=] [round=] [epochs=] [most=] [deadline=] [every=]
 //	plan                    asks plan until it has nothing to propose, and lists the facts
@@ -128,7 +128,9 @@ func set(t tester, p *plan.Slot, key string, x float64) {
 	case "done":
 		p.Done = int64(x)
 	case "busy":
-		p.Busy = x
+		p.Busy, p.Shown = x, x
+	case "shown":
+		p.Shown = x
 	case "online":
 		p.Usable, p.Suspect, p.Draining, p.Quarantined = true, false, false, false
 	case "suspect":

@@ -57,10 +57,11 @@ func (b *board) absent(t *worker) *worker {
 	return nil
 }
 
-// hangs reports whether the chunk under way takes far longer than w's speed says; the end of one may be on its way for a
-// sync.
+// hangs reports whether the chunk under way takes far longer than w's speed says, by its machine's own word: one that is
+// not heard for a moment, as after a restart of the hub, has not shown that it hangs. Nobody is thought to hang sooner than
+// he would be thought silent: a chunk of milliseconds is late for no reason at all.
 func (b *board) hangs(w *worker) bool {
-	return w.Usable && w.Speed > 0 && len(w.claimed) > 0 && w.Busy > overdueFactor*float64(b.size.of(w.claimed[0]))/w.Speed+b.sync
+	return w.Usable && w.Speed > 0 && len(w.claimed) > 0 && w.Shown > overdueFactor*float64(b.size.of(w.claimed[0]))/w.Speed+b.silence
 }
 
 // laggard is the slot with claims that it has not begun which would finish last, nil when there is none.
@@ -91,7 +92,7 @@ func (b *board) copyAll(v, t *worker, sharers int) {
 	k := b.fits(t, min((len(held)+sharers-1)/sharers, b.room()))
 	why := "is silent"
 	if !v.Suspect {
-		why = fmt.Sprintf("has worked %s s on a chunk of %s s", figure(v.Busy), figure(float64(b.size.of(v.claimed[0]))/v.Speed))
+		why = fmt.Sprintf("has worked %s s on a chunk of %s s", figure(v.Shown), figure(float64(b.size.of(v.claimed[0]))/v.Speed))
 	}
 	if k > 0 {
 		b.copy(v, t, held[len(held)-k:], 0, fmt.Sprintf("%s %s and holds %s", v.ID, why, count(len(held))))

@@ -186,12 +186,13 @@ func (tr *trial) think() {
 	r := tr.run(trialRun)
 	for _, a := range tr.agents {
 		p := tr.slot(a.id)
-		p.Speed, p.Upload, p.Busy = a.rate, 0, 0
+		p.Speed, p.Upload, p.Busy, p.Shown = a.rate, 0, 0, 0
 		if a.rate > 0 {
 			p.Upload = a.upload
 		}
 		if a.chunk >= 0 {
 			p.Busy = max(tr.now-a.hubSees, 0)
+			p.Shown = p.Busy
 		}
 	}
 	before := r.Open

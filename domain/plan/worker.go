@@ -45,7 +45,7 @@ func (b *board) reckon() {
 		case b.known:
 			w.speed = sum / float64(n)
 		default:
-			w.speed, w.Busy = 1, 0 // seconds mean nothing where times are in samples
+			w.speed, w.Busy, w.Shown = 1, 0, 0 // seconds mean nothing where times are in samples
 			continue
 		}
 		if w.Busy > 0 && len(w.claimed) > 0 {

@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"sync"
 	"time"
 
 	"tensorturn/domain"
@@ -24,19 +25,31 @@ type Line struct {
 	Text string     `json:"text"`
 }
 
-// View holds the lines of runs, and those of machines and the pool together under the empty id.
+// View holds the lines of runs, and those of machines and the pool together under the empty id. Lines are rendered when
+// they are first asked for: of a log of a million events that is replayed at start, few ever are.
 type View struct {
-	lines map[domain.RunID][]Line
+	mu     sync.Mutex // readers render too, side by side
+	lines  map[domain.RunID][]Line
+	untold map[domain.RunID][]event.Envelope // what follows them, not rendered yet
 }
 
 // New returns an empty view.
-func New() *View { return &View{lines: map[domain.RunID][]Line{}} }
+func New() *View {
+	return &View{lines: map[domain.RunID][]Line{}, untold: map[domain.RunID][]event.Envelope{}}
+}
 
 // Name names the view.
 func (v *View) Name() string { return "timeline" }
 
-// Part names what the view holds, for snapshots.
-func (v *View) Part() freeze.Part { return freeze.Part{Name: v.Name(), Values: []any{&v.lines}} }
+// Part names what the view holds, for snapshots. Until the next Apply nobody changes it: all is rendered.
+func (v *View) Part() freeze.Part {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for id := range v.untold {
+		v.tell(id)
+	}
+	return freeze.Part{Name: v.Name(), Values: []any{&v.lines}}
+}
 
 // LineOf renders an event.
 func LineOf(e event.Envelope) Line {
@@ -49,15 +62,29 @@ func (v *View) Apply(e event.Envelope) {
 	if e.Kind == event.KindRun {
 		id = domain.RunID(e.Agg)
 	}
-	l := append(v.lines[id], LineOf(e))
-	if len(l) >= 2*MaxLines { // cut in large steps, so that adding stays cheap
-		l = append([]Line(nil), l[len(l)-MaxLines:]...)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.untold[id] = append(v.untold[id], e)
+	if told, all := v.lines[id], len(v.lines[id])+len(v.untold[id]); all >= 2*MaxLines { // cut in large steps, so that adding stays cheap
+		cut := min(all-MaxLines, len(told))
+		v.lines[id] = append([]Line(nil), told[cut:]...)
+		v.untold[id] = append([]event.Envelope(nil), v.untold[id][all-MaxLines-cut:]...)
 	}
-	v.lines[id] = l
+}
+
+// tell renders what is not yet.
+func (v *View) tell(id domain.RunID) {
+	for _, e := range v.untold[id] {
+		v.lines[id] = append(v.lines[id], LineOf(e))
+	}
+	delete(v.untold, id)
 }
 
 // Since copies at most limit lines of the run (or of the pool, for the empty id) behind sequence after, oldest first.
 func (v *View) Since(id domain.RunID, after uint64, limit int) []Line {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.tell(id)
 	l := v.lines[id]
 	from := len(l)
 	for from > 0 && l[from-1].Seq > after {

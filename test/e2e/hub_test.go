@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tensorturn/domain/run"
 	"tensorturn/projections/runs"
 	"tensorturn/test/kit"
 )
@@ -27,14 +28,22 @@ func TestHubRestartIsANonEvent(t *testing.T) {
 	p.StartHub()
 	r := p.AwaitEnd(id)
 	checkRun(t, p, r)
-	if n := r.Totals; n.Expired+n.Requeued+n.Refused+n.Revoked+n.Cut != 0 {
+	// Near the end of a round a slot without work trains copies of what a slower one has not begun: that is the scheduler's
+	// daily work, and one of each two is cut. What silence brings about has no gain to name, and must not be there.
+	n := r.Totals
+	if n.Expired+n.Requeued+n.Refused+n.Revoked != 0 || n.Cut > n.Copied {
 		t.Errorf("the restart left traces: %+v", n)
+	}
+	for _, e := range p.Events() {
+		if d, ok := e.Data.(*run.ChunksCopied); ok && e.Agg == string(id) && d.Gain == 0 {
+			t.Errorf("copies because somebody was thought lost: %s", d.Line())
+		}
 	}
 	trained := 0
 	for _, s := range r.Slots {
 		trained += s.Chunks
 	}
-	if trained != 8*23 {
+	if trained < 8*23 || trained > 8*23+n.Copied {
 		t.Errorf("%d chunks were trained for a run of %d", trained, 8*23)
 	}
 }
