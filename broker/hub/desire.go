@@ -19,6 +19,7 @@ func (c *Core) desire(in *Sync, now time.Time) *wire.SyncReply {
 		Interval: c.cfg.Timing.Sync.Seconds(), Lease: c.cfg.Timing.Lease.Seconds(), Time: now.UnixMilli(),
 		Stop: m.Standing == machine.Drained || in.Request.Stopping && m.Draining && !c.fold.holds(in.Machine), Wanted: c.mem.wantedFrom(in.Machine), Merged: c.fold.mergedFor(in.Machine),
 	}
+	r.Bench = m.BenchWanted()
 	r.Slots = make([]wire.SlotDesire, len(in.Request.Slots))
 	for i := range r.Slots {
 		r.Slots[i] = c.fold.slotDesire(in.Machine, in.Request.Slots[i])

@@ -38,6 +38,7 @@ func (b *batch) sync(i int, in Sync) {
 		b.endForgotten(in)
 	}
 	b.away(in)
+	b.bench(in)
 	b.noteMissing(in.Machine, in.Request.Missing)
 	b.c.mem.forgetLate(in.Machine)
 	for _, r := range in.Request.Slots {

@@ -24,6 +24,7 @@ func checkRequest(r *SyncRequest) error {
 	c.pieces(r.Logs)
 	c.vitals(r.Beat.Vitals)
 	c.holding(r.Holding)
+	c.bench(r.Bench)
 	for i := range r.Slots {
 		if c.err != nil {
 			break
@@ -131,6 +132,7 @@ func checkReply(r *SyncReply) error {
 	}
 	c.wishes(r.Logs)
 	c.holds(r.Holds)
+	c.count("benchmark", r.Bench)
 	if r.Error != nil {
 		c.refusal(*r.Error)
 	}

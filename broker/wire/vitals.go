@@ -54,3 +54,30 @@ func (c *checker) reading(what string, x *float64, most float64) {
 func (c *checker) device(what, s string) {
 	c.require(len(s) <= machine.MaxDeviceText, "%s has %d bytes, at most %d", what, len(s), machine.MaxDeviceText)
 }
+
+// bench judges what a machine measured; machine.Decide judges the figures again.
+func (c *checker) bench(b *Bench) {
+	if b == nil {
+		return
+	}
+	c.require(b.Number > 0, "a benchmark without a number")
+	c.atMost("measured devices", len(b.Score.Devices), machine.MaxBenchDevices)
+	c.atMost("slots of a benchmark", len(b.Score.Slots), domain.MaxSlotsPerMachine)
+	c.atMost("unmeasured figures", len(b.Score.Left), machine.MaxBenchLeft)
+	c.device("driver", b.Score.Driver)
+	for _, x := range []float64{b.Score.Disk, b.Score.Up, b.Score.Down, b.Score.Latency, b.Score.Seconds} {
+		c.measure("benchmark figure", x)
+	}
+	for _, d := range b.Score.Devices {
+		c.device("measured device", d.Device)
+		c.device("name of a measured device", d.Name)
+		c.measure("benchmark figure", d.Flops)
+		c.measure("benchmark figure", d.Memory)
+	}
+	for _, s := range b.Score.Slots {
+		c.device("gpu of a slot", s)
+	}
+	for _, s := range b.Score.Left {
+		c.text("why a figure is missing", s)
+	}
+}

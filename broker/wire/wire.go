@@ -38,6 +38,7 @@ type SyncRequest struct {
 	Missing     []domain.Digest    `msgpack:"missing"` // wanted blobs (SyncReply.Wanted) the agent no longer has
 	Logs        []LogPiece         `msgpack:"logs,omitempty"`
 	Holding     *Holding           `msgpack:"holding,omitempty"` // models it holds for predictions
+	Bench       *Bench             `msgpack:"bench,omitempty"`   // the wanted benchmark, until the hub wants it no more
 }
 
 // Telemetry is a machine's state as it measures itself.
@@ -52,6 +53,12 @@ type Telemetry struct {
 	Sandbox string `msgpack:"sandbox,omitempty"`
 	// Vitals is what the machine measures of its hardware; nil when nothing was measured anew since the last sync.
 	Vitals *machine.Vitals `msgpack:"vitals,omitempty"`
+}
+
+// Bench is a benchmark that was taken.
+type Bench struct {
+	Number int           `msgpack:"n"`
+	Score  machine.Score `msgpack:"score"`
 }
 
 // Phase is what a slot is doing.
@@ -185,6 +192,7 @@ type SyncReply struct {
 	Error      *Error          `msgpack:"error"`    // the hub cannot serve: keep computing, ask again
 	Logs       []LogWish       `msgpack:"logs,omitempty"`
 	Holds      *Holds          `msgpack:"holds,omitempty"` // models to hold for predictions; nil: as said before
+	Bench      int             `msgpack:"bench,omitempty"` // number of the benchmark to take while no slot has work, 0 for none
 }
 
 // LogWish asks for a piece of what a program of a process run printed on this machine. Agents are behind NAT: the hub can

@@ -39,6 +39,10 @@ func Decide(s *State, c Command) ([]event.Data, error) {
 		return decideUnpause(s, c)
 	case Away:
 		return decideAway(s, c)
+	case AskBench:
+		return decideAskBench(s, c)
+	case RecordBench:
+		return decideRecordBench(s, c)
 	case Resume:
 		return decideResume(s)
 	case Revoke:

@@ -15,7 +15,10 @@
 // Slots may be paused one by one: by the owner, or by what the agent says of their GPUs. A paused slot contributes what it has
 // trained and gets no more until no cause is left; the others work on.
 //
-// Who may cause what: operator Pause, Unpause; hub on sync Away; enrolment (gateway, with a token) Enrol; hub on sync Connect, on timers Suspect and Lose, when a
+// A benchmark is wanted when the machine joins, when its owner asks, and when its driver or its GPUs are others than before. Its agent takes
+// it when no slot has work. Figures 30 % below the median of earlier ones make the machine slow: people are told, nothing else follows.
+//
+// Who may cause what: hub on sync RecordBench; operator, and hub on sync, AskBench; operator Pause, Unpause; hub on sync Away; enrolment (gateway, with a token) Enrol; hub on sync Connect, on timers Suspect and Lose, when a
 // machine whose agent stops holds nothing MarkDrained; operator, or an agent that stops, Drain; operator Resume, Revoke; hub after
 // three refusals Quarantine.
 package machine

@@ -44,6 +44,14 @@ func Evolve(s *State, e event.Envelope) *State {
 		s.evolvePause(d.Slots, d.Cause, d.Reason, true)
 	case *SlotsResumed:
 		s.evolvePause(d.Slots, d.Cause, "", false)
+	case *BenchAsked:
+		s.Asked, s.AskedFor, s.AskedAnew = d.Number, d.Reason, s.AskedAnew || d.Anew
+	case *Benchmarked:
+		s.evolveBench(d, e.Time)
+	case *BecameSlow:
+		s.Slow = d.Short
+	case *Recovered:
+		s.Slow = nil
 	case *BecameQuarantined:
 		s.Quarantined = d.Reason
 	default:

@@ -14,5 +14,9 @@ func Register(r *event.Registry) {
 	r.Add(NameRevoked, 1, func() event.Data { return new(BecameRevoked) })
 	r.Add(NameSlotsPaused, 1, func() event.Data { return new(SlotsPaused) })
 	r.Add(NameSlotsResumed, 1, func() event.Data { return new(SlotsResumed) })
+	r.Add(NameBenchAsked, 1, func() event.Data { return new(BenchAsked) })
+	r.Add(NameBenchmarked, 1, func() event.Data { return new(Benchmarked) })
+	r.Add(NameSlow, 1, func() event.Data { return new(BecameSlow) })
+	r.Add(NameRecovered, 1, func() event.Data { return new(Recovered) })
 	r.Add(NameQuarantined, 1, func() event.Data { return new(BecameQuarantined) })
 }

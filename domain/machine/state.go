@@ -34,6 +34,12 @@ type State struct {
 	Incarnation domain.Incarnation
 	EnrolledAt  time.Time
 	Paused      []SlotPause // in the order in which they began
+	Bench       *Bench      // the newest, nil before the first
+	Asked       int         // number of the newest benchmark that was asked for by a fact
+	AskedFor    string      // why
+	AskedAnew   bool        // with the next one, what is usual begins anew
+	Usual       []Usual     // what the machine usually does, in the order in which it was first measured
+	Slow        []Shortfall // figures far below it
 }
 
 // Usable reports whether the machine may be given new work.
