@@ -119,20 +119,36 @@ func (a *app) upload(ctx context.Context, cl *client, spec *run.Spec) (run.Datas
 	if spec.Data.Path == "" {
 		return run.Dataset{}, domain.Invalid("submit run", "data.path is missing", "name the CSV file in the spec")
 	}
+	if spec.Data.Format == "" && looksLikeText(spec.Data.Path) {
+		spec.Data.Format = run.FormatText
+	}
 	var err error
 	if *spec, err = run.Defaults(*spec); err != nil { // before the file: what is wrong with the spec is not the data's fault
 		return run.Dataset{}, err
 	}
-	f, err := os.Open(spec.Data.Path)
-	if err != nil {
-		return run.Dataset{}, domain.NotFound("read data", plainPathError(err), "data.path is relative to the folder of the spec")
+	var data run.Dataset
+	if spec.Data.Format == run.FormatText {
+		data, err = a.packText(ctx, cl, spec)
+	} else {
+		data, err = a.packFile(ctx, cl, spec)
 	}
-	defer f.Close()
-	data, err := a.pack(ctx, cl, spec, f)
-	if err != nil {
+	if err != nil && domain.KindOf(err) != domain.KindNotFound {
 		return data, fmt.Errorf("%s: %w", spec.Data.Path, err)
 	}
-	return data, nil
+	return data, err
+}
+
+func (a *app) packFile(ctx context.Context, cl *client, spec *run.Spec) (run.Dataset, error) {
+	f, err := os.Open(spec.Data.Path)
+	if err != nil {
+		return run.Dataset{}, noData(err)
+	}
+	defer f.Close()
+	return a.pack(ctx, cl, spec, f)
+}
+
+func noData(err error) error {
+	return domain.NotFound("read data", plainPathError(err), "data.path is relative to the folder of the spec")
 }
 
 // pack settles the defaults that decide how the data is split, then packs and stores it.

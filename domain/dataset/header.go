@@ -40,6 +40,10 @@ type Facts struct {
 	Columns []string  `json:"columns"` // names of the features
 	Mean    []float64 `json:"mean"`    // of the training part, one a feature
 	Std     []float64 `json:"std"`     // population standard deviation, 1 for a constant column
+
+	// Of text: bytes that a sample predicts behind its context, which is Features long, and bytes of one segment.
+	Predicts int `json:"predicts,omitempty"`
+	Segment  int `json:"segment,omitempty"`
 }
 
 // Features is the number of columns without the label.
@@ -48,8 +52,11 @@ func (f Facts) Features() int { return len(f.Columns) }
 // Run gives the facts as a run records them; blob is the digest of the packed blob.
 func (f Facts) Run(blob domain.Digest) run.Dataset {
 	return run.Dataset{Blob: blob, Samples: f.Samples, Heldout: f.Heldout, Features: f.Features(),
-		Classes: len(f.Classes), Block: f.Block}
+		Classes: len(f.Classes), Block: f.Block, Predicts: f.Predicts}
 }
+
+// Targets is the number of labels of one sample.
+func (f Facts) Targets() int { return max(f.Predicts, 1) }
 
 // Standardise writes (raw − mean) / std of whole rows into out; both are rows × Features, row-major.
 func (f Facts) Standardise(raw, out []float32) {
@@ -63,13 +70,44 @@ func (f Facts) standard(column int, v float64) float32 {
 	return float32((v - f.Mean[column]) / f.Std[column])
 }
 
-func (f Facts) rowBytes() int64 { return rowBytes(f.Features()) }
+// rowBytes is the length of one row or sample as it is read.
+func (f Facts) rowBytes() int64 {
+	if f.Predicts > 0 {
+		return int64(f.sampleBytes())
+	}
+	return rowBytes(f.Features())
+}
+
+// place is where a row begins, counted from the first one; held-out rows follow the training rows.
+func (f Facts) place(row int64) int64 {
+	if f.Predicts == 0 {
+		return row * f.rowBytes()
+	}
+	per := int64(f.perSegment())
+	return row/per*int64(f.Segment) + row%per*int64(f.Predicts)
+}
+
+// size is the length of all rows.
+func (f Facts) size() int64 {
+	rows := int64(f.Samples + f.Heldout)
+	if f.Predicts == 0 {
+		return rows * f.rowBytes()
+	}
+	return rows / int64(f.perSegment()) * int64(f.Segment)
+}
 
 func rowBytes(features int) int64 { return int64(features)*4 + labelBytes }
 
 // blockRows is how many rows fit one part of a blob, at most all of them.
 func blockRows(features, samples int) int {
 	return max(1, min(samples, int(domain.MaxPartBytes/rowBytes(features))))
+}
+
+func (f Facts) block() int {
+	if f.Predicts > 0 {
+		return blockSamples(f)
+	}
+	return blockRows(f.Features(), f.Samples)
 }
 
 // encode gives the prefix and header.
@@ -119,16 +157,21 @@ func readHeader(r io.ReaderAt) (f Facts, at int64, err error) {
 // check says what makes the facts impossible, or "".
 func (f Facts) check() string {
 	n := f.Features()
+	if f.Predicts != 0 || f.Segment != 0 {
+		if why := f.checkText(); why != "" {
+			return why
+		}
+	}
 	switch {
 	case f.Samples < 1 || f.Samples > MaxRows || f.Heldout < 0 || f.Heldout > MaxRows:
 		return fmt.Sprintf("%d training and %d held-out rows", f.Samples, f.Heldout)
 	case n < 1 || n >= MaxColumns || len(f.Mean) != n || len(f.Std) != n:
 		return fmt.Sprintf("%d columns with %d means and %d deviations", n, len(f.Mean), len(f.Std))
-	case (f.Samples+f.Heldout)*n > MaxCells:
+	case f.Predicts == 0 && (f.Samples+f.Heldout)*n > MaxCells:
 		return fmt.Sprintf("%d rows of %d columns", f.Samples+f.Heldout, n)
 	case len(f.Classes) < 2 || len(f.Classes) > MaxClasses:
 		return fmt.Sprintf("%d classes", len(f.Classes))
-	case f.Block != blockRows(n, f.Samples):
+	case f.Block != f.block():
 		return fmt.Sprintf("a shuffle block of %d rows", f.Block)
 	case !(f.Holdout >= 0 && f.Holdout < 1):
 		return fmt.Sprintf("a held-out fraction of %v", f.Holdout)

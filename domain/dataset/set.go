@@ -34,19 +34,18 @@ func Open(r io.ReaderAt, size int64) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	row := f.rowBytes()
-	want := at + int64(f.Samples+f.Heldout)*row
+	want := at + f.size()
 	if size >= 0 && size != want {
 		return nil, damaged(fmt.Sprintf("it has %d bytes instead of %d", size, want))
 	}
-	return &Set{facts: f, r: r, at: at, row: row}, nil
+	return &Set{facts: f, r: r, at: at, row: f.rowBytes()}, nil
 }
 
 // Facts gives the header. Its slices must not be changed.
 func (s *Set) Facts() Facts { return s.facts }
 
 // Rows reads the training rows idx, in that order and with repetitions allowed, into features (len(idx) × Features)
-// and labels (len(idx)). Neighbouring rows are read together. It allocates nothing once it has seen a request as large.
+// and labels (len(idx) × Targets). Neighbouring rows are read together. It allocates nothing once it has seen a request as large.
 func (s *Set) Rows(idx []int, features []float32, labels []int) error {
 	s.mustFit(len(idx), features, labels)
 	s.order = s.order[:0]
@@ -56,22 +55,23 @@ func (s *Set) Rows(idx []int, features []float32, labels []int) error {
 	}
 	slices.SortFunc(s.order, func(a, b int) int { return idx[a] - idx[b] })
 	for from := 0; from < len(s.order); {
-		to := from + 1
-		first, last := int64(idx[s.order[from]]), int64(idx[s.order[from]])
+		first := int64(idx[s.order[from]])
+		to, begin := from+1, s.facts.place(first)
+		end := begin + s.row
 		for ; to < len(s.order); to++ {
-			next := int64(idx[s.order[to]])
-			if (next-last-1)*s.row > maxGap || (next-first+1)*s.row > maxSpan {
+			next := s.facts.place(int64(idx[s.order[to]]))
+			if next-end > maxGap || next+s.row-begin > maxSpan {
 				break
 			}
-			last = next
+			end = max(end, next+s.row)
 		}
-		span, err := s.read(first, int(last-first+1))
+		span, err := s.read(begin, end-begin)
 		if err != nil {
 			return err
 		}
 		for _, i := range s.order[from:to] {
 			row := int64(idx[i])
-			if err := s.decode(span[(row-first)*s.row:], row, i, features, labels); err != nil {
+			if err := s.decode(span[s.facts.place(row)-begin:], row, i, features, labels); err != nil {
 				return err
 			}
 		}
@@ -84,35 +84,43 @@ func (s *Set) Rows(idx []int, features []float32, labels []int) error {
 func (s *Set) Heldout(from, n int, features []float32, labels []int) error {
 	s.mustFit(n, features, labels)
 	domain.Assert(from >= 0 && n >= 0 && from+n <= s.facts.Heldout, "rows of the held-out part are asked for by their numbers")
-	step := int(max(1, maxSpan/s.row))
-	for done := 0; done < n; done += step {
+	for done := 0; done < n; {
 		first := int64(s.facts.Samples + from + done)
-		count := min(step, n-done)
-		span, err := s.read(first, count)
+		count, begin := 1, s.facts.place(first)
+		end := begin + s.row
+		for ; done+count < n; count++ {
+			next := s.facts.place(first+int64(count)) + s.row
+			if next-begin > maxSpan {
+				break
+			}
+			end = next
+		}
+		span, err := s.read(begin, end-begin)
 		if err != nil {
 			return err
 		}
 		for i := range count {
-			if err := s.decode(span[int64(i)*s.row:], first+int64(i), done+i, features, labels); err != nil {
+			row := first + int64(i)
+			if err := s.decode(span[s.facts.place(row)-begin:], row, done+i, features, labels); err != nil {
 				return err
 			}
 		}
+		done += count
 	}
 	return nil
 }
 
 func (s *Set) mustFit(n int, features []float32, labels []int) {
-	domain.Assert(len(features) == n*s.facts.Features() && len(labels) == n, "the buffers hold exactly the rows asked for")
+	domain.Assert(len(features) == n*s.facts.Features() && len(labels) == n*s.facts.Targets(), "the buffers hold exactly the rows asked for")
 }
 
-// read fetches n rows from row first; the result is valid until the next read.
-func (s *Set) read(first int64, n int) ([]byte, error) {
-	size := int64(n) * s.row
+// read fetches the bytes from offset begin within the rows; the result is valid until the next read.
+func (s *Set) read(begin, size int64) ([]byte, error) {
 	if int64(cap(s.scratch)) < size {
-		s.scratch = make([]byte, max(size, min(maxSpan, s.row*int64(s.facts.Samples+s.facts.Heldout))))
+		s.scratch = make([]byte, max(size, min(maxSpan, s.facts.size())))
 	}
 	span := s.scratch[:size]
-	return span, readFull(s.r, span, s.at+first*s.row)
+	return span, readFull(s.r, span, s.at+begin)
 }
 
 // decode writes one row to place i of the buffers.
@@ -120,6 +128,10 @@ func (s *Set) decode(raw []byte, row int64, i int, features []float32, labels []
 	n := s.facts.Features()
 	out := features[i*n : i*n+n]
 	raw = raw[:s.row]
+	if t := s.facts.Predicts; t > 0 {
+		decodeText(raw, out, labels[i*t:i*t+t])
+		return nil
+	}
 	for j := range out {
 		bits := binary.LittleEndian.Uint32(raw[j*4:])
 		if bits&0x7f800000 == 0x7f800000 {

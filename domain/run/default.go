@@ -14,6 +14,9 @@ const (
 	DefaultBatch        = 32      // small enough for small data, large enough for a steady gradient
 	DefaultEpochs       = 20      // small tables converge within it
 	DefaultHidden       = 64      // width of the one hidden layer
+	DefaultTextHidden   = 128     // of a model of text: the pilot's (algorithms.md 4)
+	DefaultContext      = 8       // bytes that a small model of text sees: enough for the word at hand
+	DefaultEmbedding    = 16      // values that stand for one of 256 bytes
 	DefaultAdamWRate    = 3e-3    // small networks on standardised columns take it well
 	DefaultSGDRate      = 0.1     // plain gradient descent needs a larger step for the same ground
 	DefaultBeta1        = 0.9     // AdamW's paper
@@ -36,6 +39,8 @@ const (
 	OptimizerSGD     = "sgd"
 	ScheduleCosine   = "cosine"
 	ScheduleConstant = "constant"
+	FormatCSV        = "csv"
+	FormatText       = "text"
 )
 
 // Defaults fills the fields that do not depend on the data and checks them. It is what a client calls before it packs
@@ -103,14 +108,24 @@ func fillBuiltin(s *Spec) {
 	or(&s.Data.Label, DefaultLabel)
 	or(&s.Data.Holdout, DefaultHoldout)
 	or(&s.Model.Kind, ModelMLP)
-	if s.Model.Hidden == nil { // an empty list is no wish for the default: it is refused
-		s.Model.Hidden = []int{DefaultHidden}
-	}
+	fillModel(&s.Model, s.Data.Format)
 	fillOptimizer(&s.Optimizer)
 	or(&s.Schedule.Kind, ScheduleCosine)
 	if s.Schedule.Kind == ScheduleCosine {
 		or(&s.Schedule.Warmup, DefaultWarmup)
 		or(&s.Schedule.Floor, DefaultFloor)
+	}
+}
+
+func fillModel(m *Model, format string) {
+	width := DefaultHidden
+	if format == FormatText {
+		width = DefaultTextHidden
+		or(&m.Context, DefaultContext)
+		or(&m.Embedding, DefaultEmbedding)
+	}
+	if m.Hidden == nil { // an empty list is no wish for the default: it is refused
+		m.Hidden = []int{width}
 	}
 }
 

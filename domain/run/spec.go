@@ -69,6 +69,10 @@ type Data struct {
 	Label   string  `yaml:"label" json:"label" msgpack:"label"`       // column name, or "last"
 	Holdout float64 `yaml:"holdout" json:"holdout" msgpack:"holdout"` // fraction held out, stratified, seeded
 
+	// Format is what the file holds: FormatCSV, FormatIDX or FormatText. A client that is told nothing looks at the file and
+	// writes the answer here; empty is a table.
+	Format string `yaml:"format" json:"format,omitempty" msgpack:"format,omitempty"`
+
 	// What the owner says of the data of a process run: the script reads them itself, so that nobody packs and counts
 	// them. A trainer whose data has another number of samples is refused on its machine.
 	Samples  int `yaml:"samples" json:"samples,omitempty" msgpack:"samples,omitempty"`    // N: samples of the training part
@@ -81,6 +85,10 @@ type Data struct {
 type Model struct {
 	Kind   string `yaml:"kind" json:"kind" msgpack:"kind"`       // "mlp"
 	Hidden []int  `yaml:"hidden" json:"hidden" msgpack:"hidden"` // widths of the hidden layers
+
+	// Of a model of text: the bytes that it sees before the one it predicts, and the values that stand for a byte.
+	Context   int `yaml:"context" json:"context,omitempty" msgpack:"context,omitempty"`
+	Embedding int `yaml:"embedding" json:"embedding,omitempty" msgpack:"embedding,omitempty"`
 }
 
 // Optimizer is the inner optimizer; its state stays on the slot.
@@ -122,4 +130,7 @@ type Dataset struct {
 	Classes  int           `json:"classes" msgpack:"classes"`                 // distinct labels
 	Block    int           `json:"block" msgpack:"block"`                     // samples of one shuffle block: what one blob part holds
 	Bytes    int64         `json:"bytes,omitempty" msgpack:"bytes,omitempty"` // of the blob; the hub writes it down at the submission
+
+	// Predicts is the number of bytes that a sample of text predicts; 0: the data is no text. Features is its context then.
+	Predicts int `json:"predicts,omitempty" msgpack:"predicts,omitempty"`
 }

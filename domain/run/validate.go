@@ -18,6 +18,8 @@ const (
 	MaxClasses     = 1 << 16
 	MaxHiddenLayer = 32
 	MaxHiddenWidth = 1 << 16
+	MaxContext     = 1 << 12 // bytes; a segment of packed text holds it several times
+	MaxEmbedding   = 1 << 12
 	MaxPathLength  = 4096
 	MaxRate        = 1e3 // learning rates, and the gradient norm of clip
 	MaxHoldout     = 0.9
@@ -102,7 +104,9 @@ func checkTrainer(s *Spec) error {
 		checkText("data.path", s.Data.Path, MaxPathLength),
 		checkText("data.label", s.Data.Label, domain.MaxNameLength),
 		above("data.holdout", s.Data.Holdout, MaxHoldout),
+		oneOf("data.format", s.Data.Format, "", FormatCSV, FormatText),
 		checkModel(&s.Model),
+		checkTextModel(s),
 		checkOptimizer(&s.Optimizer),
 		checkSchedule(&s.Schedule),
 		checkNoProcess(s),
@@ -144,6 +148,18 @@ func checkModel(m *Model) error {
 		err = first(err, within(fmt.Sprintf("model.hidden[%d]", i), w, 1, MaxHiddenWidth))
 	}
 	return err
+}
+
+// checkTextModel checks what only a model of text has.
+func checkTextModel(s *Spec) error {
+	m := &s.Model
+	if s.Data.Format == FormatText {
+		return first(within("model.context", m.Context, 1, MaxContext), within("model.embedding", m.Embedding, 1, MaxEmbedding))
+	}
+	if m.Context != 0 || m.Embedding != 0 {
+		return bad("model.context, embedding", fmt.Sprintf("%d, %d", m.Context, m.Embedding), "nothing unless data.format is text")
+	}
+	return nil
 }
 
 func checkOptimizer(o *Optimizer) error {

@@ -72,6 +72,9 @@ func (t *Trainer) Predict(ctx context.Context, features []float32) ([]float32, e
 	if i := slices.IndexFunc(features, func(v float32) bool { return !finite(v) }); i >= 0 {
 		return nil, domain.Invalid(op, fmt.Sprintf("row %d, feature %q is not finite", i/width, t.facts.Columns[i%width]), "give finite numbers")
 	}
+	if err := t.checkBytes(op, features); err != nil {
+		return nil, err
+	}
 	out := make([]float32, 0, len(features)/width*len(t.facts.Classes))
 	for len(features) > 0 {
 		if err := ctx.Err(); err != nil {

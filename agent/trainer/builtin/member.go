@@ -46,13 +46,16 @@ func (t *Trainer) hide(features []float32) {
 	}
 }
 
+// firstWeight is the tensor that looks at the columns of a table.
+const firstWeight = "0.weight"
+
 // blind zeroes the weights of the columns that the member does not see. Their gradients are zero, so they stay zero: the
 // model may be given whole rows afterwards, by anybody, and does not look at them.
 func (t *Trainer) blind() {
 	at := 0
 	for _, tensor := range t.model.layout {
 		n := elements(tensor)
-		if tensor.Name == weightName(0) {
+		if tensor.Name == firstWeight {
 			t.hide(t.model.params.Data[at : at+n])
 		}
 		at += n

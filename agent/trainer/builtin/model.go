@@ -2,7 +2,6 @@ package builtin
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -41,48 +40,45 @@ type parameter struct {
 
 // newModel builds the network that a resolved spec describes, for batches of at most capacity rows.
 func newModel(spec run.Model, facts dataset.Facts, capacity int) (*model, error) {
-	if spec.Kind != run.ModelMLP {
-		return nil, domain.Invalid(opOpen, fmt.Sprintf("model.kind is %q", domain.Clip(spec.Kind, 40)), `set it to "mlp"`)
+	net, err := chainOf(spec, facts)
+	if err != nil {
+		return nil, err
 	}
-	widths := slices.Concat([]int{facts.Features()}, spec.Hidden, []int{len(facts.Classes)})
-	if err := checkSize(widths, capacity); err != nil {
+	list := net.parameters()
+	if err := checkSize(net, list, facts.Features(), capacity); err != nil {
 		return nil, err
 	}
 	m := &model{tape: tape.New(capacity)}
-	tensors := m.allocate(mlpParameters(widths))
-	m.input = m.tape.Activation(widths[0], false)
-	x := m.input
-	for i := range len(widths) - 1 {
-		if i > 0 {
-			x = tape.ReLU(m.tape, x)
-		}
-		x = tape.Linear(m.tape, x, tensors[weightName(i)], tensors[biasName(i)])
-	}
-	m.loss = tape.NewCrossEntropy(m.tape, x)
+	tensors := m.allocate(list)
+	m.input = m.tape.Activation(facts.Features(), false)
+	m.loss = tape.NewCrossEntropy(m.tape, net.record(m.tape, m.input, tensors))
 	return m, nil
 }
 
-// Names are those of torch.nn.Sequential(Linear, ReLU, Linear, ...), so that exported weights load into it.
-func weightName(layer int) string { return fmt.Sprintf("%d.weight", 2*layer) }
-func biasName(layer int) string   { return fmt.Sprintf("%d.bias", 2*layer) }
-
-// mlpParameters lists weights and biases. Weights begin by He's rule with a uniform draw (He et al., "Delving deep into
-// rectifiers", 2015, eq. 10): variance 2/in before a ReLU, 1/in before the softmax. Uniform, because normal draws need
-// logarithms whose last bits differ between platforms; a square root is exact everywhere.
-func mlpParameters(widths []int) []parameter {
-	var list []parameter
-	for i := range len(widths) - 1 {
-		in, out := widths[i], widths[i+1]
-		gain := 2.0
-		if i == len(widths)-2 {
-			gain = 1
-		}
-		list = append(list,
-			parameter{safetensors.Tensor{Name: weightName(i), DType: safetensors.F32, Shape: []int64{int64(out), int64(in)}},
-				initial{bound: math.Sqrt(3 * gain / float64(in)), stream: uint64(i)}},
-			parameter{safetensors.Tensor{Name: biasName(i), DType: safetensors.F32, Shape: []int64{int64(out)}}, initial{}})
+// chainOf lists the layers: a multilayer perceptron over columns, or over the embedded bytes of a context (Bengio et al., "A
+// neural probabilistic language model", 2003, without the direct connections).
+func chainOf(spec run.Model, facts dataset.Facts) (chain, error) {
+	if spec.Kind != run.ModelMLP {
+		return nil, domain.Invalid(opOpen, fmt.Sprintf("model.kind is %q", domain.Clip(spec.Kind, 40)), `set it to "mlp"`)
 	}
-	return list
+	var net chain
+	in := facts.Features()
+	if facts.Predicts > 0 {
+		if facts.Features() != spec.Context || facts.Predicts != 1 {
+			return nil, domain.Invalid(opOpen, fmt.Sprintf("the text is packed for a context of %d bytes that predicts %d, model.context is %d", facts.Features(), facts.Predicts, spec.Context),
+				"submit the run again, so that its data is packed anew")
+		}
+		net = append(net, embedding{dataset.Bytes, in, spec.Embedding}, flatten{})
+		in *= spec.Embedding
+	}
+	for i, w := range spec.Hidden {
+		if w < 1 {
+			return nil, domain.Invalid(opOpen, fmt.Sprintf("hidden layer %d has width %d", i+1, w), "give every layer a positive width")
+		}
+		net = append(net, linear{in, w, 2}, relu(w))
+		in = w
+	}
+	return append(net, linear{in, len(facts.Classes), 1}), nil
 }
 
 // allocate makes the parameters in canonical order and returns them by name. The map is only looked up.
@@ -112,17 +108,18 @@ func elements(t safetensors.Tensor) int {
 }
 
 // checkSize refuses a model that needs more than MaxBytes: weights, gradients and optimizer state, and for each row of a
-// batch two values with gradient a unit.
-func checkSize(widths []int, capacity int) error {
-	params, units := 0.0, 0.0
-	for i, w := range widths {
-		if w < 1 {
-			return domain.Invalid(opOpen, fmt.Sprintf("layer %d has width %d", i, w), "give every layer a positive width")
+// batch its input and two values with gradient a unit.
+func checkSize(net chain, list []parameter, features, capacity int) error {
+	params, units := 0.0, float64(features)
+	for _, p := range list {
+		n := 1.0
+		for _, d := range p.Shape {
+			n *= float64(d)
 		}
-		units += float64(w)
-		if i > 0 {
-			params += float64(w) * float64(widths[i-1]+1)
-		}
+		params += n
+	}
+	for _, l := range net {
+		units += float64(l.units())
 	}
 	if need := 16*params + 16*units*float64(capacity); need > MaxBytes {
 		return domain.Invalid(opOpen, fmt.Sprintf("%.0f parameters and batches of %d rows need %.1f GiB, the built-in trainer takes %d GiB",

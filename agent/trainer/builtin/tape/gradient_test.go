@@ -137,3 +137,14 @@ func TestCheckerSeesAWrongGradient(t *testing.T) {
 		t.Errorf("%d gradients are found wrong", wrong)
 	}
 }
+
+func TestGradientEmbedding(t *testing.T) {
+	tape, p := New(4), NewParams(5*3)
+	x := tape.Activation(2, false)
+	w := fill(p.Take(15), 2)
+	end := weigh(tape, Embedding(tape, x, w, 5))
+	copy(x.Data, []float32{0, 4, 4, 4, 2, 0, 7, -3}) // a symbol twice in a row, and two that are none
+	checkGradient(t, tape, end.value, map[string]*Tensor{"w": w})
+	x.Data[0] = float32(math.NaN())
+	tape.Forward()
+}

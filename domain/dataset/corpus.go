@@ -1,0 +1,101 @@
+package dataset
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"tensorturn/domain"
+)
+
+const (
+	opText       = "read text"
+	maxTextFiles = 1 << 18 // files of one folder
+)
+
+// Corpus is what ReadText found.
+type Corpus struct {
+	Text  []byte
+	Files int // files that Text holds, one byte 0 between two
+	Other int // files that hold a byte 0, and are no text
+}
+
+// ReadText reads a file or, in the order of their paths, all files below a folder, but for those that are no text and
+// those whose own or whose folder's name begins with a dot. A file that is gzip is unpacked.
+func ReadText(root fs.FS, name string) (Corpus, error) {
+	var c Corpus
+	err := fs.WalkDir(root, name, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return domain.NotFound(opText, err.Error(), "data.path is relative to the folder of the spec")
+		case path != name && strings.HasPrefix(e.Name(), "."):
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case !e.Type().IsRegular() && path != name || e.IsDir():
+			return nil // folders are walked into; links and devices are not followed
+		case c.Files+c.Other >= maxTextFiles:
+			return domain.Invalid(opText, fmt.Sprintf("%s holds more than %d files", name, maxTextFiles), "name a smaller folder")
+		}
+		return c.add(root, path)
+	})
+	if err == nil && len(c.Text) == 0 {
+		err = domain.Invalid(opText, fmt.Sprintf("%s holds no text", name), "name a file or a folder with text in it")
+	}
+	return c, err
+}
+
+func (c *Corpus) add(root fs.FS, path string) error {
+	f, err := root.Open(path)
+	if err != nil {
+		return domain.NotFound(opText, err.Error(), "")
+	}
+	defer f.Close()
+	room := MaxCorpusBytes - len(c.Text)
+	raw, err := readBounded(f, room)
+	if err == nil && bytes.HasPrefix(raw, []byte{0x1f, 0x8b}) {
+		raw, err = unzip(raw, room)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if bytes.IndexByte(raw, 0) >= 0 {
+		c.Other++
+		return nil
+	}
+	if len(raw) == 0 {
+		return nil
+	}
+	if c.Files > 0 {
+		c.Text = append(c.Text, 0)
+	}
+	c.Text = append(c.Text, raw...)
+	c.Files++
+	return nil
+}
+
+// readBounded reads all, at most limit bytes.
+func readBounded(r io.Reader, limit int) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if err == nil && len(raw) > limit {
+		err = domain.Invalid(opText, fmt.Sprintf("the text is longer than %d bytes", MaxCorpusBytes), "give a part of it")
+	}
+	return raw, err
+}
+
+func unzip(raw []byte, limit int) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, gzipError(err)
+	}
+	out, err := readBounded(z, limit)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || isCorrupt(err) {
+		err = gzipError(err)
+	}
+	return out, err
+}
