@@ -179,11 +179,12 @@ func (p *puller) piece(ctx context.Context) ([]broker.Record, error) {
 // short silence the store is asked for the record itself.
 func (p *puller) await(ctx context.Context, seq uint64) (*nats.Msg, error) {
 	for {
-		quiet, cancel := limit(ctx, quietLimit)
-		m, err := p.sub.NextMsgWithContext(quiet)
-		cancel()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		m, err := p.sub.NextMsg(quietLimit) // a context for each record would cost as much as its digest
+		if err == nil || !errors.Is(err, nats.ErrTimeout) {
 			return m, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 		if err := p.gone(ctx, seq); err != nil {
 			return nil, err
