@@ -33,6 +33,8 @@ type Config struct {
 	Room      int // models that it may hold at most
 	// Vitals gives what the machine measures, with a number that grows with each measurement; it must not wait. Nil: nothing.
 	Vitals func() (*machine.Vitals, uint64)
+	// Labels are what the owner gave the agent for requirements of runs.
+	Labels map[string]string
 	// Away says why a slot cannot or shall not work now, nil when it can; it must not wait. Nil: all can.
 	Away     func(slot int) *wire.Away
 	Devices  []string // by slot: the UUID of its GPU, empty for the CPU; nil: all are of the CPU
@@ -96,6 +98,8 @@ func New(cfg Config) (*Agent, error) {
 		return nil, domain.Invalid(op, "throttle is out of range", "give a number above 0, at most 1")
 	case cfg.Devices != nil && len(cfg.Devices) != cfg.Slots:
 		return nil, domain.Invalid(op, "devices are not one per slot", "")
+	case domain.CheckLabels(op, "the agent", cfg.Labels) != nil:
+		return nil, domain.CheckLabels(op, "the agent", cfg.Labels)
 	case !domain.ValidID(string(cfg.Incarnation)):
 		return nil, domain.Invalid(op, "incarnation is not an id", "")
 	case cfg.Transport == nil || cfg.Blobs == nil || cfg.Cache == nil || cfg.Trainer == nil:

@@ -69,7 +69,7 @@ func (c *complaints) hear(now time.Duration, reply *wire.SyncReply, err error, c
 func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 	s.request.Beat = telemetry()
 	s.request.Beat.Sandbox = domain.Clip(a.cfg.Sandbox, wire.MaxText)
-	s.request.Logs = a.pieces
+	s.request.Logs, s.request.Labels = a.pieces, a.cfg.Labels
 	if a.server != nil {
 		s.request.Holding = a.server.holding()
 	}

@@ -81,7 +81,7 @@ func TestCopySharesNothing(t *testing.T) {
 	if d := cmp.Diff(&s, c, cmp.AllowUnexported(run.State{}, run.OpenRoundState{}, run.Lease{})); d != "" {
 		t.Errorf("the copy differs: %s", d)
 	}
-	want := []string{".Spec.Model.Hidden", ".Spec.Outer.LR", ".Spec.Outer.Momentum", ".Spec.Command", ".Spec.Predict", ".Spec.Ensemble", ".Open.Contributions[].Chunks", ".Ensemble.Members[].Outputs",
+	want := []string{".Spec.Model.Hidden", ".Spec.Outer.LR", ".Spec.Outer.Momentum", ".Spec.Command", ".Spec.Predict", ".Spec.Ensemble", ".Spec.Requirements", ".Spec.Machines", ".Open.Contributions[].Chunks", ".Ensemble.Members[].Outputs",
 		".Ensemble.Vote"}
 	if d := cmp.Diff(want, shared("", reflect.ValueOf(s), reflect.ValueOf(*c))); d != "" {
 		t.Errorf("shared with the copy: %s", d)

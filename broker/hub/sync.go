@@ -39,6 +39,7 @@ func (b *batch) sync(i int, in Sync) {
 	}
 	b.away(in)
 	b.bench(in)
+	b.refused(b.machine(in.Machine, machine.TellLabels{Labels: in.Request.Labels}))
 	b.noteMissing(in.Machine, in.Request.Missing)
 	b.c.mem.forgetLate(in.Machine)
 	for _, r := range in.Request.Slots {

@@ -25,6 +25,7 @@ func checkRequest(r *SyncRequest) error {
 	c.vitals(r.Beat.Vitals)
 	c.holding(r.Holding)
 	c.bench(r.Bench)
+	c.labels(r.Labels)
 	for i := range r.Slots {
 		if c.err != nil {
 			break
@@ -33,6 +34,13 @@ func checkRequest(r *SyncRequest) error {
 		c.report(&r.Slots[i])
 	}
 	return c.result()
+}
+
+// labels become facts of the log.
+func (c *checker) labels(labels map[string]string) {
+	if err := domain.CheckLabels(c.op, "the request", labels); err != nil && c.err == nil {
+		c.require(false, "%v", err)
+	}
 }
 
 func (c *checker) report(s *SlotReport) {

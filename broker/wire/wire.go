@@ -39,6 +39,7 @@ type SyncRequest struct {
 	Logs        []LogPiece         `msgpack:"logs,omitempty"`
 	Holding     *Holding           `msgpack:"holding,omitempty"` // models it holds for predictions
 	Bench       *Bench             `msgpack:"bench,omitempty"`   // the wanted benchmark, until the hub wants it no more
+	Labels      map[string]string  `msgpack:"labels,omitempty"`  // it was started with
 }
 
 // Telemetry is a machine's state as it measures itself.

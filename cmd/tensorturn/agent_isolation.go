@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -71,26 +70,11 @@ func chooseSandbox(ctx context.Context, o agentOptions) (*sandbox.Sandbox, error
 // byteSize is a number of bytes as people write it.
 type byteSize int64
 
-var byteUnits = [...]struct {
-	name string
-	size float64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}, {"B", 1}, {"", 1}}
-
 // Set reads 16GiB, 16G, 16GB or a plain number of bytes.
 func (b *byteSize) Set(text string) error {
-	for _, u := range byteUnits {
-		number, ok := strings.CutSuffix(text, u.name)
-		if !ok {
-			continue
-		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || !(v >= 0) || v*u.size > 1<<62 {
-			break
-		}
-		*b = byteSize(v * u.size)
-		return nil
-	}
-	return fmt.Errorf("%q is no size: write for example 16GiB", text)
+	n, err := domain.ParseSize(text)
+	*b = byteSize(n)
+	return err
 }
 
 // String gives the largest unit that says it without a fraction of more than one digit.

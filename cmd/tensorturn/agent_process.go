@@ -39,6 +39,7 @@ type agentOptions struct {
 	isolation  isolationOptions
 	room       int   // deployed models held at most
 	memory     int64 // of deployed models
+	labels     labelList
 	logger     zerolog.Logger
 }
 
@@ -113,7 +114,7 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 	p.agent, err = agent.New(agent.Config{
 		Incarnation: domain.Incarnation(newID("i")), Slots: o.slots, Build: version, Seed: seed(), StopLimit: o.stopLimit,
 		Transport: p.leaf, Blobs: blobs, Cache: p.cache, Trainer: trainers, Throttle: o.throttle,
-		Vitals: p.machine.Vitals, Devices: given, Away: p.away,
+		Vitals: p.machine.Vitals, Devices: given, Away: p.away, Labels: o.labels,
 		Sandbox: own.Sandbox(), Logs: trainerLogs{own}, Models: p.models, Questions: p.leaf, Room: o.room,
 		HeadSeq: func(head []byte) (uint64, bool) {
 			seq, _, err := identity.OpenHead(p.keys.HeadKey, head)

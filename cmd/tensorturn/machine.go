@@ -21,7 +21,7 @@ func machineCommand(a *app) *cobra.Command {
 		machineVerb(a, "drain", "let a machine finish what it trains, contribute it, and get no more"),
 		machinePause(a, "pause", "pause", "let a machine, or one GPU of it, finish what it trains, contribute it, and get no more"),
 		machinePause(a, "resume", "unpause", "end a pause, a drain or a quarantine"),
-		machineRevoke(a))
+		machineLabel(a), machineRevoke(a))
 }
 
 func machineList(a *app) *cobra.Command {
@@ -106,6 +106,9 @@ func machineShow(a *app) *cobra.Command {
 			}
 			if m.Sandbox != "" {
 				rows = append(rows, []string{"sandbox", m.Sandbox})
+			}
+			if len(m.Labels) > 0 {
+				rows = append(rows, []string{"labels", domain.LabelText(m.Labels)})
 			}
 			rows = append(rows, vitalsOf(m)...)
 			for _, s := range m.Slots {

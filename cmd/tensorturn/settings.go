@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	"tensorturn/domain"
 	"tensorturn/domain/run"
 )
 
@@ -53,6 +54,12 @@ func applies(s run.Spec, name string) bool {
 		}
 	}
 	switch {
+	case name == "machines":
+		return len(s.Machines) > 0
+	case name == "priority":
+		return s.Priority != 0
+	case group == "requirements":
+		return asked(s.Requirements, name)
 	case name == "ensemble":
 		return false // walked into where there is one
 	case name == "output":
@@ -79,6 +86,31 @@ func applies(s run.Spec, name string) bool {
 	return true
 }
 
+// asked reports whether a requirement asks for something.
+func asked(r *run.Requirements, name string) bool {
+	if r == nil {
+		return false
+	}
+	g := r.GPU
+	switch strings.TrimPrefix(name, "requirements.") {
+	case "gpu.memory":
+		return g != nil && g.Memory != ""
+	case "gpu.model":
+		return g != nil // "any" where there is no pattern
+	case "gpu.count":
+		return g != nil && g.Count > 1
+	case "cpu":
+		return r.CPU > 0
+	case "memory":
+		return r.Memory != ""
+	case "disk":
+		return r.Disk != ""
+	case "labels":
+		return len(r.Labels) > 0
+	}
+	return false
+}
+
 // inWords are the settings whose number is a rule.
 func inWords(s run.Spec) map[string]string {
 	w := map[string]string{}
@@ -98,5 +130,10 @@ func inWords(s run.Spec) map[string]string {
 	say(s.Data.Heldout == 0, "data.heldout", "none: the script does not evaluate")
 	say(s.Data.Features == 0, "data.features", "not said")
 	say(s.Data.Classes == 0, "data.classes", "not said")
+	if r := s.Requirements; r != nil {
+		w["requirements.labels"] = domain.LabelText(r.Labels)
+		say(r.GPU != nil && r.GPU.Model == "", "requirements.gpu.model", "any")
+	}
+	w["machines"] = strings.Join(s.Machines, ", ")
 	return w
 }

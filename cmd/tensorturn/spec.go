@@ -145,6 +145,8 @@ func wanted(t reflect.Type) string {
 			return "a list of whole numbers"
 		}
 		return "a list of words"
+	case reflect.Map:
+		return "a mapping of words"
 	}
 	return "a text"
 }

@@ -43,6 +43,10 @@ func Decide(s *State, c Command) ([]event.Data, error) {
 		return decideAskBench(s, c)
 	case RecordBench:
 		return decideRecordBench(s, c)
+	case Label:
+		return decideLabel(s, c)
+	case TellLabels:
+		return decideTold(s, c)
 	case Resume:
 		return decideResume(s)
 	case Revoke:

@@ -18,7 +18,9 @@
 // A benchmark is wanted when the machine joins, when its owner asks, and when its driver or its GPUs are others than before. Its agent takes
 // it when no slot has work. Figures 30 % below the median of earlier ones make the machine slow: people are told, nothing else follows.
 //
-// Who may cause what: hub on sync RecordBench; operator, and hub on sync, AskBench; operator Pause, Unpause; hub on sync Away; enrolment (gateway, with a token) Enrol; hub on sync Connect, on timers Suspect and Lose, when a
+// Labels are words for requirements of runs; the owner gives them, or the agent was started with them.
+//
+// Who may cause what: hub on sync RecordBench; operator, and hub on sync, AskBench; operator Pause, Unpause, Label; hub on sync TellLabels; hub on sync Away; enrolment (gateway, with a token) Enrol; hub on sync Connect, on timers Suspect and Lose, when a
 // machine whose agent stops holds nothing MarkDrained; operator, or an agent that stops, Drain; operator Resume, Revoke; hub after
 // three refusals Quarantine.
 package machine

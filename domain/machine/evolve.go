@@ -52,6 +52,8 @@ func Evolve(s *State, e event.Envelope) *State {
 		s.Slow = d.Short
 	case *Recovered:
 		s.Slow = nil
+	case *Labelled:
+		s.evolveLabels(d)
 	case *BecameQuarantined:
 		s.Quarantined = d.Reason
 	default:

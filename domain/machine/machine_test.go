@@ -52,6 +52,9 @@ func TestScenarios(t *testing.T) {
 			for _, p := range l.s.Paused {
 				fmt.Fprintf(&b, "  slot %d paused for %s: %s, usable %v\n", p.Slot, p.Cause, p.Reason, l.s.SlotUsable(p.Slot))
 			}
+			if labels := l.s.Labels(); labels != nil {
+				fmt.Fprintf(&b, "  labels %s\n", domain.LabelText(labels))
+			}
 			return b.String()
 		})
 	})
@@ -109,6 +112,19 @@ func command(t *testing.T, d *datadriven.TestData) machine.Command {
 			}
 		}
 		return c
+	case "label", "told": // label site=home rack-
+		set, remove := map[string]string{}, []string(nil)
+		for _, a := range d.CmdArgs {
+			if key, cut := strings.CutSuffix(a.Key, "-"); cut && len(a.Vals) == 0 {
+				remove = append(remove, key)
+				continue
+			}
+			set[a.Key] = strings.Join(a.Vals, "")
+		}
+		if d.Cmd == "told" {
+			return machine.TellLabels{Labels: set}
+		}
+		return machine.Label{Set: set, Remove: remove}
 	case "quarantine":
 		return machine.Quarantine{Reason: "3 refused contributions in a row"}
 	}

@@ -18,5 +18,6 @@ func Register(r *event.Registry) {
 	r.Add(NameBenchmarked, 1, func() event.Data { return new(Benchmarked) })
 	r.Add(NameSlow, 1, func() event.Data { return new(BecameSlow) })
 	r.Add(NameRecovered, 1, func() event.Data { return new(Recovered) })
+	r.Add(NameLabelled, 1, func() event.Data { return new(Labelled) })
 	r.Add(NameQuarantined, 1, func() event.Data { return new(BecameQuarantined) })
 }

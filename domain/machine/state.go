@@ -33,13 +33,14 @@ type State struct {
 	Quarantined string // reason, empty when not
 	Incarnation domain.Incarnation
 	EnrolledAt  time.Time
-	Paused      []SlotPause // in the order in which they began
-	Bench       *Bench      // the newest, nil before the first
-	Asked       int         // number of the newest benchmark that was asked for by a fact
-	AskedFor    string      // why
-	AskedAnew   bool        // with the next one, what is usual begins anew
-	Usual       []Usual     // what the machine usually does, in the order in which it was first measured
-	Slow        []Shortfall // figures far below it
+	Paused      []SlotPause       // in the order in which they began
+	Bench       *Bench            // the newest, nil before the first
+	Asked       int               // number of the newest benchmark that was asked for by a fact
+	AskedFor    string            // why
+	AskedAnew   bool              // with the next one, what is usual begins anew
+	Usual       []Usual           // what the machine usually does, in the order in which it was first measured
+	Slow        []Shortfall       // figures far below it
+	Owned, Told map[string]string // labels, by who gave them; nil for none
 }
 
 // Usable reports whether the machine may be given new work.

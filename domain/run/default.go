@@ -93,6 +93,7 @@ func fill(s *Spec) {
 	or(&s.Seed, DefaultSeed)
 	or(&s.Batch, DefaultBatch)
 	or(&s.Epochs, DefaultEpochs)
+	fillRequirements(s)
 	or(&s.Chunk, DefaultChunkBatches*s.Batch)
 	if s.Mode == ModeEnsemble {
 		fillEnsemble(s)

@@ -61,6 +61,12 @@ type Spec struct {
 	Predict []string `yaml:"predict" json:"predict,omitempty" msgpack:"predict,omitempty"`
 	// Ensemble is what mode: ensemble asks for, nil in fused runs.
 	Ensemble *Ensemble `yaml:"ensemble" json:"ensemble,omitempty" msgpack:"ensemble,omitempty"`
+	// Requirements says what machines must have to take part, nil for nothing.
+	Requirements *Requirements `yaml:"requirements" json:"requirements,omitempty" msgpack:"requirements,omitempty"`
+	// Machines are the names or ids of those that alone may take part; empty for all.
+	Machines []string `yaml:"machines" json:"machines,omitempty" msgpack:"machines,omitempty"`
+	// Priority orders runs: a higher one is served first, equal ones by submission.
+	Priority int `yaml:"priority" json:"priority,omitempty" msgpack:"priority,omitempty"`
 }
 
 // Data says where the samples are and what they are.

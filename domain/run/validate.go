@@ -78,6 +78,7 @@ func checkSpec(s *Spec) error {
 		within("batch", s.Batch, 1, MaxBatch),
 		within("epochs", s.Epochs, 1, MaxEpochs),
 		checkChunk(s),
+		checkRequirements(s),
 	)
 	if err != nil {
 		return err

@@ -28,9 +28,10 @@ type Machine struct {
 	Bench *machine.Bench      `json:"bench,omitempty"`
 	Slow  []machine.Shortfall `json:"slow,omitempty"`
 	// BenchWanted is the benchmark it shall take when it has nothing else to do, 0 for none.
-	BenchWanted int    `json:"benchWanted,omitempty"`
-	NKey        string `json:"nkey"`
-	Account     string `json:"account"`
+	BenchWanted int               `json:"benchWanted,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty" doc:"of its owner, and those that its agent was started with"`
+	NKey        string            `json:"nkey"`
+	Account     string            `json:"account"`
 	// Sandbox is what holds owners' programs there, as the machine last said it since the hub started. It is no fact of the
 	// log: the view leaves it empty and the front fills it.
 	Sandbox string `json:"sandbox,omitempty"`
@@ -158,7 +159,7 @@ func (r *row) machine() Machine {
 	}
 	return Machine{
 		ID: s.ID, Name: s.Name, Standing: s.Standing, Draining: s.Draining && s.Standing != machine.Drained, Quarantined: s.Quarantined,
-		Slots: held, Enrolled: s.EnrolledAt, Since: r.Since, Restarts: r.Restarts, Bench: s.Bench, Slow: s.Slow, BenchWanted: s.BenchWanted(), NKey: s.NKey, Account: s.Account,
+		Slots: held, Enrolled: s.EnrolledAt, Since: r.Since, Restarts: r.Restarts, Bench: s.Bench, Slow: s.Slow, BenchWanted: s.BenchWanted(), NKey: s.NKey, Account: s.Account, Labels: s.Labels(),
 	}
 }
 

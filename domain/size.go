@@ -1,0 +1,45 @@
+package domain
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// byteUnits are the units of sizes as people write them; the longest suffix that matches comes first.
+var byteUnits = [...]struct {
+	name string
+	size float64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}, {"B", 1}, {"", 1}}
+
+// ParseSize reads a number of bytes as people write it: 16GiB, 16G, 16GB, or a plain number.
+func ParseSize(text string) (uint64, error) {
+	for _, u := range byteUnits {
+		number, ok := strings.CutSuffix(text, u.name)
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || !(v >= 0) || v*u.size > 1<<62 {
+			break
+		}
+		return uint64(v * u.size), nil
+	}
+	return 0, fmt.Errorf("%q is no size: write for example 16GiB", Clip(text, MaxNameLength))
+}
+
+// FormatSize says a number of bytes for people: two digits of the largest unit that it fills.
+func FormatSize(n uint64) string {
+	for _, u := range [...]struct {
+		name string
+		size uint64
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= u.size {
+			return strings.TrimSuffix(strconv.FormatFloat(float64(n)/float64(u.size), 'f', 1, 64), ".0") + " " + u.name
+		}
+	}
+	if n == 1 {
+		return "1 byte"
+	}
+	return strconv.FormatUint(n, 10) + " bytes"
+}
