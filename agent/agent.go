@@ -137,8 +137,13 @@ func (a *Agent) Start() error {
 			cancel()
 			return err
 		}
+		lost, err := a.cfg.Cache.Losses(i)
+		if err != nil {
+			cancel()
+			return err
+		}
 		w := &worker{
-			slot: i, device: a.device(i), store: a.store, open: a.cfg.Trainer, throttle: a.cfg.Throttle, clock: a.clock, snaps: snaps,
+			slot: i, device: a.device(i), store: a.store, open: a.cfg.Trainer, throttle: a.cfg.Throttle, clock: a.clock, snaps: snaps, loss: &losses{files: lost},
 			log: a.cfg.Log.With().Int("slot", i).Logger(), box: newMailbox[task](),
 			post: func(in Input) { a.post(ctx, in) },
 		}

@@ -42,7 +42,7 @@ func (c *Core) prepare(now time.Duration, s *slot, l *lease) Effect {
 		l.member.begin(l.want)
 	}
 	return l.begin(opPrepare, now, Prepare{Slot: s.index, Epoch: l.epoch, Run: l.run, Unit: l.unit, Round: l.round, Job: l.job, Base: l.want.base,
-		Member: l.memberNumber(), Trained: l.want.trained})
+		Increment: l.want.increment, Member: l.memberNumber(), Trained: l.want.trained})
 }
 
 // idle frees the trainer of a slot that has had no lease for long.
@@ -132,15 +132,27 @@ func (c *Core) contribute(now time.Duration, s *slot, l *lease) Effect {
 	}
 	if l.delta == nil || l.delta.boundary != len(l.trained) {
 		l.delta = nil
-		return l.begin(opDelta, now, MakeDelta{
+		e := MakeDelta{
 			Slot: s.index, Epoch: l.epoch, Run: l.run, Round: l.round, Number: l.number,
 			Boundary: len(l.trained), Base: l.want.base, Codec: l.job.Spec.Codec,
-		})
+		}
+		if e.Codec.Feedback() {
+			e.Samples, e.Fed = l.samples(), l.want.fed
+		}
+		return l.begin(opDelta, now, e)
 	}
 	if !l.delta.uploaded {
 		return l.begin(opUpload, now, Upload{Slot: s.index, Epoch: l.epoch, Blob: l.delta.blob})
 	}
 	return nil
+}
+
+// samples is how many samples the trained chunks have.
+func (l *lease) samples() (n int64) {
+	for _, t := range l.trained {
+		n += int64(run.ChunkSamples(l.job.Spec, l.job.Data, t.Chunk))
+	}
+	return n
 }
 
 func (l *lease) begin(op operation, now time.Duration, e Effect) Effect {

@@ -81,7 +81,7 @@ func (c *Core) desire(now time.Duration, out []Effect, s *slot, d wire.SlotDesir
 
 // wants takes the newest word on the lease. What runs goes on; Core.next acts when it has ended.
 func (l *lease) wants(d wire.SlotDesire) {
-	l.want = want{base: d.Base, number: d.Number, claims: append([]domain.ChunkID(nil), d.Claims...), contribute: d.Contribute,
+	l.want = want{base: d.Base, increment: d.Increment, fed: d.Fed, number: d.Number, claims: append([]domain.ChunkID(nil), d.Claims...), contribute: d.Contribute,
 		saved: d.Saved, trained: d.Trained}
 	if d.Cut != nil {
 		k := *d.Cut

@@ -27,6 +27,8 @@ type (
 		Round int // of the lease
 		Job   wire.Job
 		Base  domain.Digest // empty for an init unit, and for a member that begins anew
+		// Increment leads to Base from weights that may be in the cache; nil: Base is fetched whole.
+		Increment *wire.Increment
 		// Of a member: which one, and whether Base is its trained weights rather than a checkpoint.
 		Member  int
 		Trained bool
@@ -49,6 +51,9 @@ type (
 		Boundary int
 		Base     domain.Digest
 		Codec    run.Codec
+		// Of a codec with feedback: the samples of this delta by the job, and the slot's newest delta that counts.
+		Samples int64
+		Fed     domain.Digest
 	}
 	// Upload sends what the hub's store lacks of a blob in the cache. Ends with Uploaded.
 	Upload struct {

@@ -2,8 +2,6 @@ package agent
 
 import (
 	"fmt"
-
-	"tensorturn/domain/merge"
 )
 
 // makeDelta encodes base against the boundary's snapshot into the cache. The trainer has no part in it.
@@ -20,7 +18,7 @@ func (w *worker) makeDelta(e MakeDelta) (Input, error) {
 	from := &marked{r: base, mark: ofTransfer}
 	local := &marked{r: f, mark: ofDisk}
 	out := w.store.writer(w.ctx, w.meter.moved)
-	if _, err := merge.EncodeDelta(merge.Codec(e.Codec), from, local, e.Base, out); err != nil {
+	if err := w.encode(e, base.Size(), from, local, out); err != nil {
 		if from.err != nil {
 			return nil, from.err
 		}
@@ -41,6 +39,9 @@ func (w *worker) makeDelta(e MakeDelta) (Input, error) {
 	}
 	if err := w.store.cache.Pin(e.Run, e.Round, blob, out.Manifest().Parts); err != nil {
 		return nil, ofDisk(err)
+	}
+	if e.Codec.Feedback() {
+		w.loss.written(blob)
 	}
 	return DeltaMade{Slot: w.slot, Epoch: e.Epoch, Number: e.Number, Boundary: e.Boundary, Blob: blob}, nil
 }

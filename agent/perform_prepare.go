@@ -21,7 +21,7 @@ func (w *worker) prepare(e Prepare) (Input, error) {
 		w.closeTrainer()
 	}
 	if e.Base != "" {
-		if err := w.store.pull(w.ctx, e.Base, w.meter.moved); err != nil {
+		if err := w.pullBase(e.Base, e.Increment); err != nil {
 			return nil, ofTransfer(err)
 		}
 	}

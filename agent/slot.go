@@ -80,6 +80,8 @@ type lease struct {
 // want is the hub's newest word on the lease.
 type want struct {
 	base       domain.Digest
+	increment  *wire.Increment // leads to base from the one before, nil: fetch base whole
+	fed        domain.Digest   // newest delta that counts, for codecs with feedback
 	number     int
 	claims     []domain.ChunkID
 	contribute bool

@@ -18,6 +18,8 @@ type store struct {
 	up    *flow
 	down  *flow
 
+	growing sync.Mutex // held by whoever makes weights from an increment
+
 	mu       sync.Mutex
 	fetching map[domain.Digest]chan struct{} // closed when the fetch has ended
 }

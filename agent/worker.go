@@ -36,6 +36,7 @@ type worker struct {
 
 	// Owned by the worker's goroutine.
 	snaps   *cache.Snapshots
+	loss    *losses
 	trainer trainer.Trainer
 	torn    bool // a call into the trainer was cancelled: it may only be closed
 	run     domain.RunID

@@ -31,6 +31,16 @@ func (c *Cache) Snapshots(slot int) (*Snapshots, error) {
 	return s, nil
 }
 
+// Losses gives the directory for what a slot's coded deltas have lost, empty: the same kind of files, numbered as their
+// owner likes.
+func (c *Cache) Losses(slot int) (*Snapshots, error) {
+	s := &Snapshots{cache: c, dir: filepath.Join(c.dir, slotsDir, strconv.Itoa(slot)+"-losses")}
+	if err := s.Clear(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
 // Save writes the snapshot of a boundary, of about size bytes, whole or not at all. An error of write itself is given
 // as it is; the disk's are domain.KindUnavailable.
 func (s *Snapshots) Save(boundary int, size int64, write func(io.Writer) error) error {
@@ -87,6 +97,12 @@ func (s *Snapshots) Prune(keep int) {
 			_ = os.Remove(s.path(b)) // cleared with the next lease at the latest
 		}
 	}
+}
+
+// Remove drops one snapshot.
+func (s *Snapshots) Remove(boundary int) {
+	delete(s.sums, boundary)
+	_ = os.Remove(s.path(boundary)) // nobody can open it any more
 }
 
 // Clear removes all snapshots.

@@ -46,6 +46,9 @@ type (
 		Base     domain.Digest
 		Momentum domain.Digest
 		StepNorm float64
+		// Residual and Increment of a coded way down, empty without one.
+		Residual, Increment domain.Digest
+		IncrementBytes      int64
 		// BaseBytes and InputBytes are the sizes of the base and of all inputs.
 		BaseBytes, InputBytes int64
 		// Unreadable lists inputs whose blobs are missing or damaged; Err is any other failure: try again.
@@ -102,6 +105,9 @@ type (
 		Momentum domain.Digest
 		Inputs   []run.MergeInput
 		Eta, Mu  float64
+		// Of a coded way down: its codec, and what the codes before have left behind.
+		Down     run.Codec
+		Residual domain.Digest
 	}
 	// CutOff asks to end a machine's connection: it is revoked.
 	CutOff struct{ Machine domain.MachineID }

@@ -40,6 +40,7 @@ func (f *fold) slotDesire(m domain.MachineID, r wire.SlotReport) wire.SlotDesire
 	switch l.Unit {
 	case run.UnitTrain:
 		d.Base = s.BaseOf(l)
+		d.Fed = s.Fed[slot]
 		d.Number = s.Number(slot)
 		d.Claims = slices.Concat(l.Trained, l.Claimed)
 		d.Contribute = l.Contribute != ""
@@ -54,6 +55,9 @@ func (f *fold) slotDesire(m domain.MachineID, r wire.SlotReport) wire.SlotDesire
 		memberDesire(&d, s, l)
 	case run.UnitEvaluate:
 		d.Base = s.Evaluation.Model
+	}
+	if d.Base == s.Base && s.Increment != "" {
+		d.Increment = &wire.Increment{Blob: s.Increment, From: s.Previous, Codec: s.Spec.Down()}
 	}
 	if !held {
 		d.Job = &wire.Job{Spec: s.Spec, Data: s.Data, Layout: s.Layout}

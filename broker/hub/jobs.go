@@ -86,7 +86,8 @@ func (b *batch) merged(x Merged) {
 			delete(c.mem.wanted, in.Blob)
 		}
 		_, err := b.run(s.ID, run.RecordMerge{Round: x.Job.Round, NextBase: x.Base, NextMomentum: x.Momentum, StepNorm: x.StepNorm,
-			BaseBytes: x.BaseBytes, InputBytes: x.InputBytes})
+			BaseBytes: x.BaseBytes, InputBytes: x.InputBytes,
+			NextResidual: x.Residual, Increment: x.Increment, IncrementBytes: x.IncrementBytes})
 		b.refused(err)
 	}
 }
@@ -194,7 +195,8 @@ func (c *Core) mergeOf(s *run.State) *merging {
 		delete(c.mem.merges, s.ID)
 		return nil
 	}
-	job := MergeJob{Run: s.ID, Round: s.Open.Number, Base: s.Open.Base, Momentum: s.Momentum, Inputs: inputs, Eta: s.Open.Eta, Mu: s.Open.Mu}
+	job := MergeJob{Run: s.ID, Round: s.Open.Number, Base: s.Open.Base, Momentum: s.Momentum, Inputs: inputs, Eta: s.Open.Eta, Mu: s.Open.Mu,
+		Down: s.Spec.Down(), Residual: s.Residual}
 	m := c.mem.merges[s.ID]
 	if m == nil || !sameMerge(m.job, job) {
 		m = &merging{job: job}
@@ -218,5 +220,5 @@ func (m *liveness) redoMerge(x Merged) {
 }
 
 func sameMerge(a, b MergeJob) bool {
-	return a.Run == b.Run && a.Round == b.Round && a.Base == b.Base && a.Momentum == b.Momentum && slices.Equal(a.Inputs, b.Inputs)
+	return a.Run == b.Run && a.Round == b.Round && a.Base == b.Base && a.Momentum == b.Momentum && a.Residual == b.Residual && slices.Equal(a.Inputs, b.Inputs)
 }

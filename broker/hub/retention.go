@@ -12,11 +12,14 @@ type mergedRound struct {
 	Momentum     domain.Digest // before the merge, empty in the first round
 	NextBase     domain.Digest
 	NextMomentum domain.Digest
+	Residual     domain.Digest // after the merge, of a coded way down
+	Increment    domain.Digest
 	Deltas       []domain.Digest
 }
 
 func mergedRoundOf(d *run.RoundMerged) mergedRound {
-	m := mergedRound{Round: d.Round, Base: d.Base, Momentum: d.Momentum, NextBase: d.NextBase, NextMomentum: d.NextMomentum}
+	m := mergedRound{Round: d.Round, Base: d.Base, Momentum: d.Momentum, NextBase: d.NextBase, NextMomentum: d.NextMomentum,
+		Residual: d.NextResidual, Increment: d.Increment}
 	for _, in := range d.Inputs {
 		m.Deltas = append(m.Deltas, in.Blob)
 	}
@@ -30,7 +33,7 @@ const keepLast = 3
 // References lists the blobs (manifest digests) that must stay, in the order of runs and rounds; one may come twice.
 //
 // Of every run: its data set, its first base, its present base and momentum, base and momentum after every keep_every-th
-// round and the last keepLast, and all accepted deltas: from a kept base the deltas that follow it give every base
+// round and the last keepLast (with the residual of a coded way down), all increments and all accepted deltas: from a kept base the deltas that follow it give every base
 // between again, bit for bit. A run that failed or was cancelled keeps its data set, the present base and momentum. Of
 // an ensemble: the newest checkpoints of members under way, weights and outputs of those that are in. Of live runs also: offers under inspection, and what an evaluation reads.
 func (c *Core) References() []domain.Digest {
@@ -44,7 +47,7 @@ func (c *Core) References() []domain.Digest {
 	}
 	for _, id := range c.fold.runOrder {
 		s := c.fold.runs[id]
-		add(s.Data.Blob, s.Base, s.Momentum)
+		add(s.Data.Blob, s.Base, s.Momentum, s.Residual, s.Increment)
 		add(memberBlobs(s)...)
 		if s.Phase == run.PhaseFailed || s.Phase == run.PhaseCancelled {
 			continue
@@ -54,8 +57,9 @@ func (c *Core) References() []domain.Digest {
 				add(m.Base)
 			}
 			if kept(s, m.Round) {
-				add(m.NextBase, m.NextMomentum)
+				add(m.NextBase, m.NextMomentum, m.Residual)
 			}
+			add(m.Increment)
 			add(m.Deltas...)
 		}
 		if s.Open != nil {

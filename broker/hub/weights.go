@@ -69,6 +69,15 @@ func (w weights) merge(ctx context.Context, j MergeJob) Merged {
 		}
 		job.Momentum = momentum
 	}
+	if j.Residual != "" {
+		residual, err := w.open(ctx, j.Residual)
+		if err != nil {
+			out.Err = fmt.Errorf("read residual of round %d: %w", j.Round, err)
+			return out
+		}
+		job.Down.Residual = residual
+	}
+	job.Down.Codec = merge.Codec(j.Down)
 	deltas := make([]*deltaReader, len(j.Inputs))
 	for i, in := range j.Inputs {
 		d, err := w.openDelta(ctx, in.Blob)
@@ -102,9 +111,13 @@ func (w weights) merge(ctx context.Context, j MergeJob) Merged {
 
 // arithmetic runs the merge into two new blobs.
 func (w weights) arithmetic(ctx context.Context, job merge.Job, deltas []*deltaReader, out *Merged) {
-	base, momentum := blob.NewWriter(ctx, w.blobs.Put), blob.NewWriter(ctx, w.blobs.Put)
-	baseBuf, momentumBuf := bufio.NewWriterSize(base, writeBuffer), bufio.NewWriterSize(momentum, writeBuffer)
-	job.NextBase, job.NextMomentum = baseBuf, momentumBuf
+	base, momentum := w.create(ctx), w.create(ctx)
+	job.NextBase, job.NextMomentum = base, momentum
+	var residual, increment *output
+	if job.Down.Codec != "" {
+		residual, increment = w.create(ctx), w.create(ctx)
+		job.Down.NextResidual, job.Down.Increment = residual, increment
+	}
 	res, err := merge.Merge(job)
 	for i, d := range deltas {
 		switch {
@@ -132,20 +145,40 @@ func (w weights) arithmetic(ctx context.Context, job merge.Job, deltas []*deltaR
 		return
 	}
 	out.StepNorm = res.StepNorm
-	if out.Base, err = finish(baseBuf, base); err != nil {
-		out.Err = fmt.Errorf("store next base: %w", err)
-		return
+	for _, o := range []struct {
+		what string
+		from *output
+		to   *domain.Digest
+	}{{"base", base, &out.Base}, {"momentum", momentum, &out.Momentum}, {"residual", residual, &out.Residual}, {"increment", increment, &out.Increment}} {
+		if o.from == nil {
+			continue
+		}
+		if *o.to, err = o.from.finish(); err != nil {
+			out.Err = fmt.Errorf("store next %s: %w", o.what, err)
+			return
+		}
 	}
-	if out.Momentum, err = finish(momentumBuf, momentum); err != nil {
-		out.Err = fmt.Errorf("store next momentum: %w", err)
+	if increment != nil {
+		out.IncrementBytes = increment.blob.Manifest().Size
 	}
 }
 
-func finish(buf *bufio.Writer, w *blob.Writer) (domain.Digest, error) {
-	if err := buf.Flush(); err != nil {
+// output is a blob that a merge writes.
+type output struct {
+	*bufio.Writer
+	blob *blob.Writer
+}
+
+func (w weights) create(ctx context.Context) *output {
+	b := blob.NewWriter(ctx, w.blobs.Put)
+	return &output{bufio.NewWriterSize(b, writeBuffer), b}
+}
+
+func (o *output) finish() (domain.Digest, error) {
+	if err := o.Flush(); err != nil {
 		return "", err
 	}
-	return w.Close()
+	return o.blob.Close()
 }
 
 func (w weights) open(ctx context.Context, id domain.Digest) (*blob.Reader, error) {

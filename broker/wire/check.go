@@ -194,6 +194,12 @@ func (c *checker) desire(d *SlotDesire) {
 	c.count("number", d.Number)
 	fresh := d.Unit == run.UnitInit || d.Unit == run.UnitMember // nothing to start from, no layout yet
 	c.digest("base", d.Base, fresh)
+	if in := d.Increment; in != nil {
+		c.digest("increment", in.Blob, false)
+		c.digest("base of the increment", in.From, false)
+		c.codec(in.Codec)
+	}
+	c.digest("delta that counts", d.Fed, true)
 	c.atMost("claims", len(d.Claims), MaxSlotChunks)
 	for _, k := range d.Claims {
 		c.chunk(k)
@@ -268,7 +274,7 @@ func (c *checker) digests(what string, ds []domain.Digest, limit int) {
 }
 
 func (c *checker) codec(codec run.Codec) {
-	c.require(codec == run.CodecFP32 || codec == run.CodecE3M0, "codec %q is not known", domain.Clip(string(codec), 40))
+	c.require(codec.Known(), "codec %q is not known", domain.Clip(string(codec), 40))
 }
 
 func (c *checker) chunk(k domain.ChunkID) {

@@ -241,13 +241,17 @@ type MergedRound struct {
 
 // SlotDesire is what one slot should do. An empty Run means: hold nothing.
 type SlotDesire struct {
-	Index  int              `msgpack:"i"`
-	Run    domain.RunID     `msgpack:"run"`
-	Epoch  domain.Epoch     `msgpack:"epoch"`
-	Unit   run.Unit         `msgpack:"unit"`
-	Round  int              `msgpack:"round"`
-	Job    *Job             `msgpack:"job"`    // set whenever the agent did not report this epoch as held
-	Base   domain.Digest    `msgpack:"base"`   // weights to start from; for evaluate, the model
+	Index int           `msgpack:"i"`
+	Run   domain.RunID  `msgpack:"run"`
+	Epoch domain.Epoch  `msgpack:"epoch"`
+	Unit  run.Unit      `msgpack:"unit"`
+	Round int           `msgpack:"round"`
+	Job   *Job          `msgpack:"job"`  // set whenever the agent did not report this epoch as held
+	Base  domain.Digest `msgpack:"base"` // weights to start from; for evaluate, the model
+	// Increment: who holds the weights From gets Base by adding it, instead of fetching the whole.
+	Increment *Increment `msgpack:"incr,omitempty"`
+	// Fed: the slot's newest delta that counts, where codecs feed back what they lose; empty when there is none.
+	Fed    domain.Digest    `msgpack:"fed,omitempty"`
 	Number int              `msgpack:"num"`    // present contribution; a higher one than held: reset to Base
 	Claims []domain.ChunkID `msgpack:"claims"` // all chunks of this contribution, trained ones first
 	// Contribute: train no further chunk, finish the one under way, offer what is trained.
@@ -263,6 +267,13 @@ type SlotDesire struct {
 	Trained bool `msgpack:"trained,omitempty"`
 	// Accepted: the init or evaluation result is in the log, or the error is; the slot may forget it.
 	Done bool `msgpack:"done"`
+}
+
+// Increment is a coded difference between two bases.
+type Increment struct {
+	Blob  domain.Digest `msgpack:"blob"`
+	From  domain.Digest `msgpack:"from"`
+	Codec run.Codec     `msgpack:"codec"`
 }
 
 // Adopt says that the first Keep chunks trained under lease Late are what the slot contributes under its present one.

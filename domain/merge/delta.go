@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (d *delta) next() error {
 		return judged(err)
 	}
 	d.data, d.name, d.at = data, t.Name, 0
-	d.coded = d.codec == CodecE3M0 && t.DType == safetensors.U8
+	d.coded = d.codec != CodecFP32 && t.DType == safetensors.U8
 	return nil
 }
 
@@ -99,7 +100,7 @@ func (d *delta) next() error {
 func (d *delta) read(n int, scratch []byte) error {
 	size := 4 * n
 	if d.coded {
-		size = int(e3m0Bytes(int64(n)))
+		size = int(codeBytes(d.codec, int64(n)))
 	}
 	d.raw = scratch[:size]
 	if _, err := io.ReadFull(d.data, d.raw); err != nil {
@@ -130,26 +131,34 @@ func (d *delta) checkValues() error {
 	return nil
 }
 
-// checkBlocks checks every scale, and that an unused half byte is zero.
+// checkBlocks checks every scale, that unused bits are zero, and that no code stands there that is never written.
 func (d *delta) checkBlocks(n int) error {
+	size := blockBytesOf(d.codec)
 	for b := 0; b*BlockValues < n; b++ {
-		_, finite, plain := scaleOf(d.raw[b*blockBytes:])
+		_, finite, plain := scaleOf(d.raw[b*size:])
+		at := d.at + int64(b)*BlockValues
 		if !finite && d.gates.finite {
-			return fault(FaultNotFinite, "tensor %q has a scale that is not finite at value %d", domain.Clip(d.name, 60), d.at+int64(b)*BlockValues)
+			return fault(FaultNotFinite, "tensor %q has a scale that is not finite at value %d", domain.Clip(d.name, 60), at)
 		}
 		if finite && !plain {
-			return fault(FaultUnreadable, "tensor %q has a negative scale at value %d", domain.Clip(d.name, 60), d.at+int64(b)*BlockValues)
+			return fault(FaultUnreadable, "tensor %q has a negative scale at value %d", domain.Clip(d.name, 60), at)
+		}
+		if d.codec == CodecInt8 {
+			raw, k := d.block(b, n)
+			if j := bytes.IndexByte(raw[scaleBytes:][:k], 0x80); j >= 0 {
+				return fault(FaultUnreadable, "tensor %q has the code −128, which means nothing, at value %d", domain.Clip(d.name, 60), at+int64(j))
+			}
 		}
 	}
-	if n%2 == 1 && d.raw[len(d.raw)-1]>>4 != 0 {
-		return fault(FaultUnreadable, "tensor %q has something in its unused half byte", domain.Clip(d.name, 60))
+	if used := int64(n%BlockValues) * bitsOf(d.codec) % 8; used > 0 && d.raw[len(d.raw)-1]>>used != 0 {
+		return fault(FaultUnreadable, "tensor %q has something in the unused bits of its last byte", domain.Clip(d.name, 60))
 	}
 	return nil
 }
 
 // block gives the place of block b of the tile and its number of values.
 func (d *delta) block(b, n int) (raw []byte, values int) {
-	return d.raw[b*blockBytes:], min(BlockValues, n-b*BlockValues)
+	return d.raw[b*blockBytesOf(d.codec):], min(BlockValues, n-b*BlockValues)
 }
 
 // accumulate adds weight times the local weights of the tile to sum: sum[j] += weight·L[j]. theta is the base.
@@ -160,9 +169,18 @@ func (d *delta) accumulate(sum, theta []float64, weight float64) {
 	}
 	for b := 0; b*BlockValues < len(sum); b++ {
 		raw, n := d.block(b, len(sum))
-		scale, _, _ := scaleOf(raw)
-		table := levels(scale)
-		accumulateBlock(sum[b*BlockValues:][:n], theta[b*BlockValues:][:n], weight, raw[scaleBytes:], &table)
+		s, t := sum[b*BlockValues:][:n], theta[b*BlockValues:][:n]
+		if d.codec == CodecE3M0 {
+			scale, _, _ := scaleOf(raw)
+			table := levels(scale)
+			accumulateBlock(s, t, weight, raw[scaleBytes:], &table)
+			continue
+		}
+		var values [BlockValues]float64
+		decodeCode(d.codec, values[:n], raw)
+		for j := range s {
+			s[j] += float64(weight * (t[j] - values[j]))
+		}
 	}
 }
 
@@ -213,9 +231,7 @@ func (d *delta) values(dst, theta []float64) {
 	}
 	for b := 0; b*BlockValues < len(dst); b++ {
 		raw, n := d.block(b, len(dst))
-		scale, _, _ := scaleOf(raw)
-		table := levels(scale)
-		decodeBlock(dst[b*BlockValues:][:n], raw, &table)
+		decodeCode(d.codec, dst[b*BlockValues:][:n], raw)
 	}
 }
 

@@ -6,7 +6,8 @@
 // an addition, no math function but the correctly rounded square root. It never judges (domain/run does), never stores
 // and starts no goroutine.
 //
-// Agents call EncodeDelta; the hub's workers call Inspect and Merge; run replay --verify calls Merge again.
+// Agents call EncodeDelta or EncodeWithFeedback, and ApplyIncrement where the next base comes as an increment; the hub's
+// workers call Inspect and Merge; run replay --verify calls Merge again.
 package merge
 
 import (
@@ -19,8 +20,10 @@ type Codec string
 
 // The codecs.
 const (
-	CodecFP32 Codec = "fp32" // the local weights themselves: 32 bits a parameter, exact
-	CodecE3M0 Codec = "e3m0" // base − local in sign and power of two: 4.125 bits a parameter
+	CodecFP32   Codec = "fp32" // the local weights themselves: 32 bits a parameter, exact
+	CodecInt8   Codec = "int8" // base − local in 255 even steps: 8.125 bits a parameter
+	CodecE3M0   Codec = "e3m0" // base − local in sign and power of two: 4.125 bits a parameter
+	CodecTwoBit Codec = "2bit" // base − local in sign and two magnitudes: 2.125 bits a parameter, to be used with feedback
 )
 
 // Limits of a merge.
@@ -71,7 +74,7 @@ func deltaTensors(codec Codec, weights []safetensors.Tensor) ([]safetensors.Tens
 		if err != nil {
 			return nil, err
 		}
-		ts[i] = safetensors.Tensor{Name: t.Name, DType: safetensors.U8, Shape: []int64{e3m0Bytes(n)}}
+		ts[i] = safetensors.Tensor{Name: t.Name, DType: safetensors.U8, Shape: []int64{codeBytes(codec, n)}}
 		if ClassOf(t) == Statistic {
 			ts[i] = t // values: a coded difference could make a variance negative
 		}

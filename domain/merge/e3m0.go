@@ -5,15 +5,12 @@ import (
 	"math"
 )
 
-// E3M0 (Streaming DiLoCo, arXiv 2501.18512, names the format; block and scale are ours): a block of BlockValues values
-// is a float32 scale, the largest magnitude of the block, little-endian, and one nibble a value, the first value in the
-// low half. Bit 3 of a nibble is the sign, bits 0 to 2 the level: level 0 is zero, level L from 1 to 7 is
+// E3M0 (Streaming DiLoCo, arXiv 2501.18512, names the format; block and scale are ours): the scale is the largest
+// magnitude of the block, a value one nibble, the first value in the low half. Bit 3 of a nibble is the sign, bits 0 to 2 the level: level 0 is zero, level L from 1 to 7 is
 // scale·2^(L−7). The last block of a tensor may be short; an unused half byte is zero. Zeros stay zeros exactly.
 const (
-	BlockValues = 256
-	scaleBytes  = 4
-	blockBytes  = scaleBytes + BlockValues/2
-	topLevel    = 7
+	blockBytes = scaleBytes + BlockValues/2
+	topLevel   = 7
 )
 
 // sqrtHalf is 2^(−1/2): scale·sqrtHalf is the boundary between the levels 6 and 7 on a logarithmic scale, and the other
@@ -22,21 +19,9 @@ const (
 // a true boundary, eight times what rounding the constant and the product can move it. There are no ties.
 const sqrtHalf = 0.70710678118654752440084436210484903928483593768847
 
-// e3m0Bytes is the length of n values.
-func e3m0Bytes(n int64) int64 {
-	b := n / BlockValues * blockBytes
-	if rest := n % BlockValues; rest > 0 {
-		b += scaleBytes + (rest+1)/2
-	}
-	return b
-}
-
-// encodeBlock writes at most BlockValues finite values to dst, which has e3m0Bytes(len(d)) bytes.
+// encodeBlock writes at most BlockValues finite values to dst, which has codeBytes(CodecE3M0, len(d)) bytes.
 func encodeBlock(dst []byte, d []float32) {
-	top := uint32(0)
-	for _, x := range d {
-		top = max(top, math.Float32bits(x)&0x7fffffff) // magnitudes of one sign are ordered as their bits
-	}
+	top := largest(d)
 	binary.LittleEndian.PutUint32(dst, top)
 	code := dst[scaleBytes:][:(len(d)+1)/2]
 	if top == 0 {
@@ -75,12 +60,6 @@ func levels(scale float32) (table [16]float64) {
 		v = float64(v * 0.5)
 	}
 	return table
-}
-
-// scaleOf reads a block's scale and reports whether it is finite and not negative.
-func scaleOf(block []byte) (scale float32, finite, plain bool) {
-	bits := binary.LittleEndian.Uint32(block)
-	return math.Float32frombits(bits), bits&0x7f800000 != 0x7f800000, bits>>31 == 0
 }
 
 // decodeBlock gives the values of one block.

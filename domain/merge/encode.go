@@ -14,6 +14,7 @@ import (
 // encoder writes one delta.
 type encoder struct {
 	codec       Codec
+	feedback    *feedback // nil: none
 	base, local *weights
 	out         *safetensors.Writer
 	theta       []float64 // base, then D as a reader will decode it
@@ -30,14 +31,14 @@ type encoder struct {
 // Weights that cannot be coded (NaN, Inf, a difference beyond float32, another layout, a class without a rule) are
 // domain.KindInvalid and name the tensor; errors of the streams keep their kind. After an error w holds rubbish.
 func EncodeDelta(codec Codec, base, local io.Reader, baseDigest domain.Digest, w io.Writer) (norm float64, err error) {
-	return encodeDelta(codec, base, local, baseDigest, w, tileValues)
+	return encodeDelta(codec, base, local, baseDigest, w, nil, tileValues)
 }
 
-func encodeDelta(codec Codec, base, local io.Reader, baseDigest domain.Digest, w io.Writer, tile int) (float64, error) {
-	if codec != CodecFP32 && codec != CodecE3M0 {
-		return 0, domain.Invalid("encode delta", fmt.Sprintf("there is no codec %q", codec), "use fp32 or e3m0")
+func encodeDelta(codec Codec, base, local io.Reader, baseDigest domain.Digest, w io.Writer, fb *feedback, tile int) (float64, error) {
+	if !codec.Known() {
+		return 0, domain.Invalid("encode delta", fmt.Sprintf("there is no codec %q", codec), "use fp32, int8, e3m0 or 2bit")
 	}
-	e := &encoder{codec: codec, theta: make([]float64, tile), d: make([]float32, tile), code: make([]byte, e3m0Bytes(int64(tile)))}
+	e := &encoder{codec: codec, feedback: fb, theta: make([]float64, tile), d: make([]float32, tile), code: make([]byte, codeBytes(codec, int64(tile)))}
 	var err error
 	if e.base, err = openWeights("base", base); err != nil {
 		return 0, fmt.Errorf("encode delta: %w", err)
@@ -48,6 +49,9 @@ func encodeDelta(codec Codec, base, local io.Reader, baseDigest domain.Digest, w
 	layout := e.base.file.Tensors()
 	if err := safetensors.Compare(layout, e.local.file.Tensors()); err != nil {
 		return 0, fmt.Errorf("encode delta: local weights do not match their base: %w", err)
+	}
+	if err := e.feedback.open(layout, tile); err != nil {
+		return 0, fmt.Errorf("encode delta: %w", err)
 	}
 	tensors, err := deltaTensors(codec, layout)
 	if err != nil {
@@ -76,6 +80,9 @@ func (e *encoder) all(tile int) error {
 		if _, err := e.local.next(); err != nil {
 			return err
 		}
+		if err := e.feedback.next(); err != nil {
+			return err
+		}
 		e.values = ClassOf(t) == Statistic
 		n, err := t.Count()
 		if err != nil {
@@ -90,7 +97,7 @@ func (e *encoder) all(tile int) error {
 	if _, err := e.local.next(); !errors.Is(err, io.EOF) {
 		return err
 	}
-	return e.out.Close()
+	return errors.Join(e.feedback.close(), e.out.Close())
 }
 
 // tile writes n values, the first of them number at of its tensor.
@@ -114,6 +121,9 @@ func (e *encoder) tile(at int64, n int) error {
 		}
 	}
 	if e.values {
+		if err := e.feedback.skip(n); err != nil {
+			return err
+		}
 		_, err = e.out.Write(l)
 		return err
 	}
@@ -126,29 +136,30 @@ func (e *encoder) tile(at int64, n int) error {
 		_, err = e.out.Write(l)
 		return err
 	}
-	return e.tileE3M0(at, n, b, l)
+	return e.tileCoded(at, n, b, l)
 }
 
-// tileE3M0 codes base − local. The difference is rounded once to float32: the scale is one, and the code is coarser.
-func (e *encoder) tileE3M0(at int64, n int, b, l []byte) error {
+// tileCoded codes base − local, and with feedback what earlier deltas lost. The difference is rounded once to float32: the
+// scale is one, and the code is coarser.
+func (e *encoder) tileCoded(at int64, n int, b, l []byte) error {
 	d := e.d[:n]
 	for j := range d {
-		x := math.Float32frombits(binary.LittleEndian.Uint32(b[4*j:])) - math.Float32frombits(binary.LittleEndian.Uint32(l[4*j:]))
+		d[j] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*j:])) - math.Float32frombits(binary.LittleEndian.Uint32(l[4*j:]))
+	}
+	if err := e.feedback.add(d); err != nil {
+		return err
+	}
+	for j, x := range d {
 		if math.Float32bits(x)&0x7f800000 == 0x7f800000 {
 			return domain.Invalid("", fmt.Sprintf("tensor %q: base − local is beyond float32 at value %d", domain.Clip(e.base.name, 60), at+int64(j)),
 				"use codec fp32")
 		}
-		d[j] = x
 	}
-	for i := 0; i < n; i += BlockValues {
-		block := d[i:min(i+BlockValues, n)]
-		code := e.code[i/BlockValues*blockBytes:][:e3m0Bytes(int64(len(block)))]
-		encodeBlock(code, block)
-		scale, _, _ := scaleOf(code)
-		table := levels(scale)
-		decodeBlock(e.theta[i:][:len(block)], code, &table)
-	}
+	encodeTile(e.codec, e.code, d, e.theta)
 	e.sum = squares(e.sum, e.theta[:n])
-	_, err := e.out.Write(e.code[:e3m0Bytes(int64(n))])
+	if err := e.feedback.lose(d, e.theta[:n]); err != nil {
+		return err
+	}
+	_, err := e.out.Write(e.code[:codeBytes(e.codec, int64(n))])
 	return err
 }

@@ -103,7 +103,7 @@ func TestGoldenE3M0(t *testing.T) {
 
 // encodeAll codes a whole tensor.
 func encodeAll(d []float32) []byte {
-	code := make([]byte, e3m0Bytes(int64(len(d))))
+	code := make([]byte, codeBytes(CodecE3M0, int64(len(d))))
 	for at := 0; at < len(d); at += BlockValues {
 		encodeBlock(code[at/BlockValues*blockBytes:], d[at:min(at+BlockValues, len(d))])
 	}

@@ -40,7 +40,7 @@ func weigh(inputs []Input) []float64 {
 }
 
 // NeedsBase reports whether the input's BaseReader must be given: it is late, and its codec does not write differences.
-func (in Input) NeedsBase() bool { return in.Base != "" && in.Codec != CodecE3M0 }
+func (in Input) NeedsBase() bool { return in.Base != "" && in.Codec == CodecFP32 }
 
 // origin walks the weights that a late delta of values was made from: its difference to them is what is applied. A delta
 // of coded differences needs none.

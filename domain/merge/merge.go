@@ -31,11 +31,14 @@ type Job struct {
 
 	NextBase     io.Writer // receives the base's layout
 	NextMomentum io.Writer // receives the momentum's layout
+
+	Down Down // the coded way down, if there is one
 }
 
 // Result is what a merge found.
 type Result struct {
 	StepNorm float64 // L2 norm of next base − base
+	Residual float64 // L2 norm of what a coded way down still owes, 0 without one
 }
 
 // InputError says that one delta cannot be read, now or ever: the hub revokes that contribution and merges the rest.
@@ -78,7 +81,11 @@ func mergeTiles(job Job, g gates, tile int) (Result, error) {
 	if err := m.all(); err != nil {
 		return Result{}, fmt.Errorf("merge: %w", err)
 	}
-	return Result{StepNorm: math.Sqrt(m.sum)}, nil
+	r := Result{StepNorm: math.Sqrt(m.sum)}
+	if m.down != nil {
+		r.Residual = math.Sqrt(m.down.sum)
+	}
+	return r, nil
 }
 
 // merger holds the streams of one merge and one tile of each kind of value.
@@ -94,6 +101,7 @@ type merger struct {
 
 	nextBase     *safetensors.Writer
 	nextMomentum *safetensors.Writer
+	down         *downward // nil: the next base is exact
 
 	statistic         bool // the present tensor is one
 	tile              int
@@ -136,9 +144,12 @@ func open(job Job, g gates, tile int) (*merger, error) {
 	}
 	momentum := momentumTensors(layout)
 	if job.Momentum != nil {
-		if m.momentum, err = openMomentum(job.Momentum, momentum); err != nil {
+		if m.momentum, err = openF64("momentum", job.Momentum, momentum); err != nil {
 			return nil, err
 		}
+	}
+	if m.down, err = openDown(job, layout, momentum, digest, tile); err != nil {
+		return nil, err
 	}
 	if m.nextBase, err = safetensors.NewWriter(job.NextBase, layout, nil); err != nil {
 		return nil, fmt.Errorf("write next base: %w", err)
@@ -181,15 +192,16 @@ func momentumTensors(weights []safetensors.Tensor) []safetensors.Tensor {
 	return ts
 }
 
-func openMomentum(src io.Reader, want []safetensors.Tensor) (*weights, error) {
+// openF64 opens the momentum or the residual.
+func openF64(what string, src io.Reader, want []safetensors.Tensor) (*weights, error) {
 	file, err := safetensors.NewReader(src)
 	if err != nil {
-		return nil, fmt.Errorf("read momentum: %w", err)
+		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
 	if err := safetensors.Compare(want, file.Tensors()); err != nil {
-		return nil, fmt.Errorf("read momentum: it does not match the base: %w", err)
+		return nil, fmt.Errorf("read %s: it does not match the base: %w", what, err)
 	}
-	return &weights{what: "momentum", file: file}, nil
+	return &weights{what: what, file: file}, nil
 }
 
 // ofInput says which input an error belongs to.
@@ -225,7 +237,7 @@ func (m *merger) all() error {
 			return err
 		}
 	}
-	return errors.Join(m.nextBase.Close(), m.nextMomentum.Close())
+	return errors.Join(m.nextBase.Close(), m.nextMomentum.Close(), m.down.close())
 }
 
 // tensor merges one tensor, tile by tile.
@@ -246,6 +258,9 @@ func (m *merger) tensor(t safetensors.Tensor) error {
 		if _, err := m.momentum.next(); err != nil {
 			return err
 		}
+	}
+	if err := m.down.tensor(); err != nil {
+		return err
 	}
 	m.statistic = ClassOf(t) == Statistic
 	for at := int64(0); at < n; at += int64(m.tile) {
@@ -282,11 +297,10 @@ func (m *merger) merge(at int64, n int) error {
 	if err := m.readMomentum(n); err != nil {
 		return err
 	}
-	step := m.step
-	if m.statistic {
-		step = m.average
+	if err := m.down.read(n); err != nil {
+		return err
 	}
-	if j := step(n); j >= 0 && m.gates.result {
+	if j := m.rule()(n); j >= 0 && m.gates.result {
 		return domain.Invalid("", fmt.Sprintf("tensor %q would not be finite at value %d", domain.Clip(m.base.name, 60), at+int64(j)),
 			"lower the outer learning rate; the last good model is kept")
 	}
@@ -296,5 +310,18 @@ func (m *merger) merge(at int64, n int) error {
 	if _, err := m.nextMomentum.Write(m.mem[:8*n]); err != nil {
 		return fmt.Errorf("write next momentum: %w", err)
 	}
-	return nil
+	return m.down.write(n, m.statistic)
+}
+
+// rule is the step for the present tensor.
+func (m *merger) rule() func(n int) (bad int) {
+	switch {
+	case m.statistic && m.down != nil:
+		return m.averageDown
+	case m.statistic:
+		return m.average
+	case m.down != nil:
+		return m.stepDown
+	}
+	return m.step
 }

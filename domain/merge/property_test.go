@@ -147,7 +147,7 @@ func TestStreamingEqualsWhole(t *testing.T) {
 		// Coding again from a byte at a time gives the same file and norm.
 		local := base
 		var again, once bytes.Buffer
-		n1, err1 := encodeDelta(in[0].codec, slow(base.bytes(t)), slow(local.bytes(t)), baseID, &again, tile)
+		n1, err1 := encodeDelta(in[0].codec, slow(base.bytes(t)), slow(local.bytes(t)), baseID, &again, nil, tile)
 		n2, err2 := EncodeDelta(in[0].codec, bytes.NewReader(base.bytes(t)), bytes.NewReader(local.bytes(t)), baseID, &once)
 		if err1 != nil || err2 != nil || n1 != n2 || !bytes.Equal(again.Bytes(), once.Bytes()) {
 			rt.Fatalf("encoded differently: %v %v %v %v", n1, n2, err1, err2)

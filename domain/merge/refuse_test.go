@@ -22,7 +22,7 @@ func TestEncodeRefuses(t *testing.T) {
 		base, local []byte
 		why         string
 	}{
-		"no codec":       {"int8", w(1), w(1), `no codec "int8"`},
+		"no codec":       {"zip", w(1), w(1), `no codec "zip"`},
 		"NaN":            {CodecE3M0, w(1, 2), w(1, nan), `local weights: tensor "w" is not finite at value 1`},
 		"Inf, exact":     {CodecFP32, w(1, 2), w(inf, 2), `local weights: tensor "w" is not finite at value 0`},
 		"base not":       {CodecE3M0, w(1, nan), w(1, 2), `base: tensor "w" is not finite at value 1`},

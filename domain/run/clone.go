@@ -20,6 +20,7 @@ func (s *State) Clone() *State {
 	c.Refusals = maps.Clone(s.Refusals)
 	c.Ended = maps.Clone(s.Ended)
 	c.FencedAt = maps.Clone(s.FencedAt)
+	c.Fed = maps.Clone(s.Fed)
 	c.Late = make(map[domain.SlotID]*LateWork, len(s.Late))
 	for slot, e := range s.Late {
 		work := *e

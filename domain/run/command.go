@@ -107,6 +107,10 @@ type (
 		StepNorm     float64
 		BaseBytes    int64 // of the base and of all inputs, as the merge read them
 		InputBytes   int64
+		// Of a coded way down, which the spec asks for or not; empty otherwise.
+		NextResidual   domain.Digest
+		Increment      domain.Digest
+		IncrementBytes int64
 	}
 	RecordEvaluation struct {
 		Slot     domain.SlotID

@@ -176,8 +176,15 @@ func decideMerge(s *State, c RecordMerge) ([]event.Data, error) {
 	if !finite(c.StepNorm) || c.StepNorm < 0 {
 		return nil, invalid(c, "a step of norm %v", c.StepNorm)
 	}
+	down := s.Spec.Down()
+	for _, d := range []domain.Digest{c.NextResidual, c.Increment} {
+		if _, err := domain.ParseDigest(string(d)); down != "" && err != nil || down == "" && d != "" {
+			return nil, invalid(c, "increment %q and residual %q with codec_down %q", domain.Clip(string(c.Increment), 80), domain.Clip(string(c.NextResidual), 80), down)
+		}
+	}
 	merged := &RoundMerged{Round: c.Round, Base: s.Base, Momentum: s.Momentum, Inputs: s.inputs(), Eta: s.Open.Eta, Mu: s.Open.Mu,
-		NextBase: c.NextBase, NextMomentum: c.NextMomentum, StepNorm: c.StepNorm, BaseBytes: c.BaseBytes, InputBytes: c.InputBytes}
+		NextBase: c.NextBase, NextMomentum: c.NextMomentum, StepNorm: c.StepNorm, BaseBytes: c.BaseBytes, InputBytes: c.InputBytes,
+		Down: down, Residual: s.Residual, NextResidual: c.NextResidual, Increment: c.Increment, IncrementBytes: c.IncrementBytes}
 	facts := []event.Data{merged}
 	if s.last() && s.Data.Heldout == 0 {
 		facts = append(facts, &Completed{Model: c.NextBase, Samples: s.Counted})
@@ -191,7 +198,7 @@ func (s *State) last() bool { return s.NextChunk == len(s.Chunks) && len(s.Carri
 // mergedWithout ends a closed round that has lost its only contribution: no input, the same model and momentum.
 func (s *State) mergedWithout() *RoundMerged {
 	return &RoundMerged{Round: s.Open.Number, Base: s.Base, Momentum: s.Momentum, Eta: s.Open.Eta, Mu: s.Open.Mu,
-		NextBase: s.Base, NextMomentum: s.Momentum}
+		NextBase: s.Base, NextMomentum: s.Momentum, Residual: s.Residual, NextResidual: s.Residual}
 }
 
 // String names a round for people.

@@ -135,7 +135,7 @@ func checkEnsemble(s *Spec) error {
 	for _, f := range []struct {
 		name string
 		v    any
-	}{{"round", s.Round}, {"outer", s.Outer}, {"codec", s.Codec}, {"max_chunks_per_contribution", s.MaxChunksPerContribution},
+	}{{"round", s.Round}, {"outer", s.Outer}, {"codec", s.Codec}, {"codec_down", s.CodecDown}, {"max_chunks_per_contribution", s.MaxChunksPerContribution},
 		{"evaluate_every", s.EvaluateEvery}, {"keep_every", s.KeepEvery}} {
 		if err == nil && !reflect.ValueOf(f.v).IsZero() {
 			err = domain.Invalid(opSpec, f.name+" is set, but members of an ensemble are never merged", "remove "+f.name+", or set mode: fused")

@@ -219,6 +219,13 @@ type (
 		StepNorm     float64       `msgpack:"step_norm"`             // L2 norm of the applied outer step
 		BaseBytes    int64         `msgpack:"base_bytes,omitempty"`  // of the stored base: what a machine fetched for the round
 		InputBytes   int64         `msgpack:"input_bytes,omitempty"` // of all inputs
+		// Of a coded way down: its codec, what the codes before left behind and what this one does, and the increment that
+		// leads from Base to NextBase.
+		Down           Codec         `msgpack:"down,omitempty"`
+		Residual       domain.Digest `msgpack:"residual,omitempty"` // before, empty in the first round
+		NextResidual   domain.Digest `msgpack:"next_residual,omitempty"`
+		Increment      domain.Digest `msgpack:"increment,omitempty"`
+		IncrementBytes int64         `msgpack:"increment_bytes,omitempty"` // of the stored increment
 	}
 	// Evaluated is a model measured on held-out data.
 	Evaluated struct {

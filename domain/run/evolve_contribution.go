@@ -32,6 +32,12 @@ func (s *State) accepted(d *ContributionAccepted) {
 	s.place(d.Chunks, StatusContributed, d.Slot)
 	o.Contributions = append(o.Contributions, Contribution{Slot: d.Slot, Number: d.Number, Chunks: slices.Clone(d.Chunks),
 		Samples: d.Samples, Steps: d.Steps, Blob: d.Blob, Codec: d.Codec, Base: d.Base})
+	if d.Codec.Feedback() {
+		if s.Fed == nil {
+			s.Fed = map[domain.SlotID]domain.Digest{}
+		}
+		s.Fed[d.Slot] = d.Blob
+	}
 	o.Counted += len(d.Chunks)
 	s.Counted += d.Samples
 	s.NormAverage = average(s.NormAverage, d.Norm, d.Steps)
@@ -86,6 +92,9 @@ func (s *State) cut(d *ContributionCut) {
 func (s *State) revoked(d *ContributionRevoked) {
 	o := s.Open
 	o.Contributions = slices.DeleteFunc(o.Contributions, func(c Contribution) bool { return c.Slot == d.Slot && c.Number == d.Number })
+	if s.Fed[d.Slot] == d.Blob {
+		delete(s.Fed, d.Slot)
+	}
 	o.Counted -= len(d.Returned)
 	s.Counted -= d.Samples
 	if o.Closed {

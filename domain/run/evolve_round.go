@@ -54,10 +54,11 @@ func (s *State) merged(d *RoundMerged) {
 	for _, c := range s.Open.Contributions {
 		s.place(c.Chunks, StatusMerged, c.Slot)
 	}
+	s.Increment = ""
 	if d.NextBase != s.Base {
-		s.Previous = s.Base
+		s.Previous, s.Increment = s.Base, d.Increment
 	}
-	s.Base, s.Momentum = d.NextBase, d.NextMomentum
+	s.Base, s.Momentum, s.Residual = d.NextBase, d.NextMomentum, d.NextResidual
 	s.forget()
 	s.Merged = d.Round
 	s.Open = nil

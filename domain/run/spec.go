@@ -2,6 +2,7 @@ package run
 
 import (
 	"tensorturn/domain"
+	"tensorturn/domain/merge"
 )
 
 // Mode is how the machines of a run work together.
@@ -15,9 +16,17 @@ type Codec string
 
 // The delta codecs (design section 5).
 const (
-	CodecFP32 Codec = "fp32" // local weights, exact
-	CodecE3M0 Codec = "e3m0" // 4-bit, block 256 with an fp32 scale: 4.125 bits a parameter
+	CodecFP32   Codec = "fp32" // local weights, exact
+	CodecInt8   Codec = "int8" // 8.125 bits a parameter; as all coded ones, block 256 with an fp32 scale
+	CodecE3M0   Codec = "e3m0" // 4-bit, 4.125 bits a parameter
+	CodecTwoBit Codec = "2bit" // 2.125 bits a parameter; what it loses of a delta a slot adds to its next one
 )
+
+// Known reports whether there is such a codec.
+func (c Codec) Known() bool { return merge.Codec(c).Known() }
+
+// Feedback reports whether a slot keeps what the code loses for its next delta.
+func (c Codec) Feedback() bool { return c == CodecTwoBit }
 
 // Spec is what a run's owner asks for. The same names stand in YAML, JSON and the log. Zero fields take the defaults
 // of Resolve; a resolved spec has every default in force written out. Recorded specs are read for ever: a new field
@@ -37,6 +46,9 @@ type Spec struct {
 	Round     Round     `yaml:"round" json:"round" msgpack:"round"`
 	Outer     Outer     `yaml:"outer" json:"outer" msgpack:"outer"`
 	Codec     Codec     `yaml:"codec" json:"codec" msgpack:"codec"`
+	// CodecDown is how the next base reaches machines that hold the one before: as an increment in int8 or e3m0, or whole
+	// (fp32, the default). What the code loses the hub adds again at the next merge.
+	CodecDown Codec `yaml:"codec_down" json:"codec_down,omitempty" msgpack:"codec_down,omitempty"`
 	// MaxChunksPerContribution limits how many chunks one delta may hold; 0 is unlimited.
 	MaxChunksPerContribution int `yaml:"max_chunks_per_contribution" json:"max_chunks_per_contribution" msgpack:"max_chunks"`
 	// EvaluateEvery is the number of rounds between evaluations; 0 evaluates the final model only.
@@ -67,6 +79,14 @@ type Spec struct {
 	Machines []string `yaml:"machines" json:"machines,omitempty" msgpack:"machines,omitempty"`
 	// Priority orders runs: a higher one is served first, equal ones by submission.
 	Priority int `yaml:"priority" json:"priority,omitempty" msgpack:"priority,omitempty"`
+}
+
+// Down is the codec of increments, empty when machines fetch whole bases.
+func (s *Spec) Down() Codec {
+	if s.CodecDown == CodecFP32 {
+		return ""
+	}
+	return s.CodecDown
 }
 
 // Data says where the samples are and what they are.

@@ -72,6 +72,12 @@ type State struct {
 	Momentum domain.Digest // outer momentum, empty before the first merge
 	Layout   domain.Digest
 	Params   int64
+	// Of a coded way down: what the codes have left behind, and the increment that leads from Previous to Base. Empty when
+	// there is none.
+	Residual  domain.Digest
+	Increment domain.Digest
+	// Fed is each slot's newest accepted delta, for codecs with feedback: what it lost may be added to the next one.
+	Fed map[domain.SlotID]domain.Digest
 
 	Chunks    []Chunk // all epochs × chunks per epoch
 	NextChunk int     // first chunk no round has owned

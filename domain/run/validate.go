@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"unicode"
@@ -90,7 +91,8 @@ func checkSpec(s *Spec) error {
 		checkNoEnsemble(s),
 		checkRound(s),
 		checkOuter(&s.Outer),
-		oneOf("codec", s.Codec, CodecE3M0, CodecFP32),
+		oneOf("codec", s.Codec, CodecE3M0, CodecInt8, CodecTwoBit, CodecFP32),
+		oneOf("codec_down", cmp.Or(s.CodecDown, CodecFP32), CodecFP32, CodecInt8, CodecE3M0),
 		within("evaluate_every", s.EvaluateEvery, 0, MaxChunks),
 		within("keep_every", s.KeepEvery, 1, MaxKeepEvery),
 	)

@@ -126,15 +126,15 @@ func (l *Log) Without(ctx context.Context, round int, m domain.MachineID, get bl
 
 // mergeAt computes f in the place of the merge at, whose base may have to be made first.
 func (l *Log) mergeAt(ctx context.Context, w *weights, at int, f run.RoundMerged) (domain.Digest, error) {
-	model, _, err := w.merge(ctx, f)
+	got, err := w.merge(ctx, f)
 	if domain.KindOf(err) != domain.KindNotFound {
-		return model, err
+		return got.base, err
 	}
 	for _, r := range l.rounds[:at] {
 		if _, err := l.recompute(ctx, w, r.fact); err != nil {
 			return "", fmt.Errorf("round %d of run %s (record %d): %w", r.fact.Round, l.id, r.seq, err)
 		}
 	}
-	model, _, err = w.merge(ctx, f)
-	return model, err
+	got, err = w.merge(ctx, f)
+	return got.base, err
 }

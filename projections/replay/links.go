@@ -71,11 +71,13 @@ func mergeContradiction(s *run.State, d *run.RoundMerged) string {
 		return fmt.Sprintf("round %d was not closed", d.Round)
 	case d.Base != s.Base || d.Momentum != s.Momentum:
 		return fmt.Sprintf("the merge of round %d does not begin where the round before ended", d.Round)
+	case d.Residual != s.Residual || d.Down != s.Spec.Down() && len(inputs) > 0:
+		return fmt.Sprintf("the merge of round %d does not go on with the codec and residual that the round before left", d.Round)
 	case d.Eta != s.Open.Eta || d.Mu != s.Open.Mu:
 		return fmt.Sprintf("round %d was opened with another outer step than it was merged with", d.Round)
 	case !slices.Equal(d.Inputs, inputs):
 		return fmt.Sprintf("the inputs of the merge of round %d are not the contributions that the log accepted", d.Round)
-	case len(inputs) == 0 && (d.NextBase != s.Base || d.NextMomentum != s.Momentum):
+	case len(inputs) == 0 && (d.NextBase != s.Base || d.NextMomentum != s.Momentum || d.NextResidual != s.Residual):
 		return fmt.Sprintf("round %d has no contributions and changes the model", d.Round)
 	}
 	return ""

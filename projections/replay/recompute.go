@@ -47,7 +47,7 @@ func (l *Log) recompute(ctx context.Context, w *weights, f run.RoundMerged) (ok 
 	if len(f.Inputs) == 0 {
 		return true, nil // every contribution was revoked; Add has seen that the model stays
 	}
-	next, momentum, err := w.merge(ctx, f)
+	got, err := w.merge(ctx, f)
 	switch domain.KindOf(err) {
 	case "":
 	case domain.KindNotFound:
@@ -60,50 +60,74 @@ func (l *Log) recompute(ctx context.Context, w *weights, f run.RoundMerged) (ok 
 	default:
 		return false, err
 	}
-	if l.checks.bits && (next != f.NextBase || momentum != f.NextMomentum) {
-		return false, domain.Integrity("recompute merge", fmt.Sprintf("it gives weights %s and momentum %s, the log says %s and %s",
-			next, momentum, f.NextBase, f.NextMomentum), "the log or the program that merged is not what it says")
+	if want := (outcome{f.NextBase, f.NextMomentum, f.NextResidual, f.Increment}); l.checks.bits && got != want {
+		return false, domain.Integrity("recompute merge", fmt.Sprintf("it gives %v, the log says %v", got, want),
+			"the log or the program that merged is not what it says")
 	}
 	w.keep.Forget()
 	return true, nil
 }
 
+// outcome is what a merge gives: the ids of four blobs, the last two empty without a coded way down.
+type outcome struct{ base, momentum, residual, increment domain.Digest }
+
+func (o outcome) String() string {
+	s := fmt.Sprintf("weights %s and momentum %s", o.base, o.momentum)
+	if o.residual != "" || o.increment != "" {
+		s += fmt.Sprintf(", residual %s and increment %s", o.residual, o.increment)
+	}
+	return s
+}
+
 // merge computes the merge of f again and gives the ids of its results, whose parts go to scratch.
-func (w *weights) merge(ctx context.Context, f run.RoundMerged) (base, momentum domain.Digest, err error) {
-	job := merge.Job{BaseDigest: f.Base, Eta: f.Eta, Mu: f.Mu}
+func (w *weights) merge(ctx context.Context, f run.RoundMerged) (out outcome, err error) {
+	job := merge.Job{BaseDigest: f.Base, Eta: f.Eta, Mu: f.Mu, Down: merge.Down{Codec: merge.Codec(f.Down)}}
 	if job.Base, err = blob.Open(ctx, f.Base, w.find); err != nil {
-		return "", "", err
+		return out, err
 	}
 	if f.Momentum != "" {
 		if job.Momentum, err = blob.Open(ctx, f.Momentum, w.find); err != nil {
-			return "", "", err
+			return out, err
+		}
+	}
+	if f.Residual != "" {
+		if job.Down.Residual, err = blob.Open(ctx, f.Residual, w.find); err != nil {
+			return out, err
 		}
 	}
 	deltas := make([]*deltaReader, len(f.Inputs))
 	for i, in := range f.Inputs {
 		r, err := blob.Open(ctx, in.Blob, w.find)
 		if err != nil {
-			return "", "", err
+			return out, err
 		}
 		deltas[i] = &deltaReader{r: r}
 		input := merge.Input{Delta: deltas[i], Codec: merge.Codec(in.Codec), Samples: in.Samples, Base: in.Base}
 		if input.NeedsBase() {
 			if input.BaseReader, err = blob.Open(ctx, in.Base, w.find); err != nil {
-				return "", "", err
+				return out, err
 			}
 		}
 		job.Inputs = append(job.Inputs, input)
 	}
-	nb, nm := blob.NewWriter(ctx, w.keep.Put), blob.NewWriter(ctx, w.keep.Put)
-	job.NextBase, job.NextMomentum = nb, nm
+	files := [4]*blob.Writer{blob.NewWriter(ctx, w.keep.Put), blob.NewWriter(ctx, w.keep.Put)}
+	job.NextBase, job.NextMomentum = files[0], files[1]
+	if f.Down != "" {
+		files[2], files[3] = blob.NewWriter(ctx, w.keep.Put), blob.NewWriter(ctx, w.keep.Put)
+		job.Down.NextResidual, job.Down.Increment = files[2], files[3]
+	}
 	if _, err := merge.Merge(job); err != nil {
-		return "", "", inputFailure(err, f, deltas)
+		return out, inputFailure(err, f, deltas)
 	}
-	if base, err = nb.Close(); err != nil {
-		return "", "", err
+	for i, to := range [4]*domain.Digest{&out.base, &out.momentum, &out.residual, &out.increment} {
+		if files[i] == nil {
+			continue
+		}
+		if *to, err = files[i].Close(); err != nil {
+			return out, err
+		}
 	}
-	momentum, err = nm.Close()
-	return base, momentum, err
+	return out, nil
 }
 
 // deltaReader remembers why a delta could not be read: merge calls every lasting reason unreadable.

@@ -178,6 +178,9 @@ func (l *Log) Verify(ctx context.Context, get blob.Get, keep Scratch, told func(
 	if err := readThrough(ctx, "momentum", l.state.Momentum, get); err != nil {
 		return r, err
 	}
+	if err := readThrough(ctx, "residual", l.state.Residual, get); err != nil {
+		return r, err
+	}
 	var err error
 	if r.Vote, err = l.verifyVote(ctx, get); err != nil && l.vote != nil {
 		err = fmt.Errorf("vote of run %s (record %d): %w", l.id, l.vote.seq, err)

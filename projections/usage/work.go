@@ -13,6 +13,8 @@ type work struct {
 	samples int64 // of the training part
 	chunk   int64 // samples
 	base    int64 // bytes of a base, 0 until a merge has told: all have the same layout
+	step    int64 // bytes of the increment that leads to the newest base, 0 when machines fetch it whole
+	newest  int   // that base, by the round that begins with it
 	maker   domain.MachineID
 	has     map[domain.MachineID]*machine
 	members map[int]*member                 // of an ensemble, by number
@@ -85,7 +87,11 @@ func (w *work) began(d *run.LeaseGranted) int64 {
 	if base <= m.base {
 		return bytes
 	}
+	before := m.base
 	m.base = base
+	if before > 0 && before == base-1 && base == w.newest && w.step > 0 {
+		return bytes + w.step // it adds the increment to what it has
+	}
 	if w.base == 0 {
 		m.owed++
 	}
@@ -106,6 +112,7 @@ func (w *work) read(id domain.MachineID) int64 {
 
 // merged learns how large a base is, and counts those that were fetched before anybody knew.
 func (w *work) merged(d *run.RoundMerged, count func(domain.MachineID, Counts)) {
+	w.newest, w.step = d.Round+1, d.IncrementBytes
 	if d.BaseBytes == 0 || w.base > 0 {
 		return
 	}

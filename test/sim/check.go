@@ -115,7 +115,16 @@ func (w *world) provenance(id domain.RunID, e event.Envelope, d *run.Contributio
 	for _, c := range d.Chunks {
 		local = local.train(b.spec.Seed, c)
 	}
-	if want, _ := packBlob(encodeDelta(b.spec.Codec, base, local, from)); want != d.Blob {
+	data := []byte(nil)
+	if b.spec.Codec.Feedback() {
+		if f := list[i].fed; f != "" && !b.counted[f] || list[i].samples != d.Samples {
+			fail("record %d counts delta %s of %s, which holds what %s has lost, a delta that was never counted, or not %d samples", e.Seq, d.Blob.Short(), d.Slot, f.Short(), d.Samples)
+		}
+		data, _ = encodeLossy(b.spec.Codec, base, local, from, list[i].before, d.Samples)
+	} else {
+		data = encodeDelta(b.spec.Codec, base, local, from)
+	}
+	if want, _ := packBlob(data); want != d.Blob {
 		fail("record %d counts delta %s of %s for chunks %v; training them gives %s", e.Seq, d.Blob.Short(), d.Slot, d.Chunks, want.Short())
 	}
 }

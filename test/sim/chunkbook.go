@@ -239,6 +239,13 @@ func (p *past) noteAccepted(id domain.RunID, e event.Envelope, d *run.Contributi
 		p.w.mark(markDrainContribution)
 	}
 	p.w.provenance(id, e, d)
+	if d.Codec.Feedback() {
+		b := p.books[id]
+		if b.counted == nil {
+			b.counted = map[domain.Digest]bool{}
+		}
+		b.counted[d.Blob] = true
+	}
 }
 
 func (p *past) noteRevoked(id domain.RunID, e event.Envelope, d *run.ContributionRevoked) {

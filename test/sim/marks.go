@@ -40,6 +40,8 @@ const (
 	markLateCounted
 	markCollected
 	markSecondHub
+	markGrown
+	markFedBack
 	markCount
 )
 
@@ -56,6 +58,7 @@ func (m mark) String() string {
 		"a copy left alone when the other holder lost its lease", "a late delta adopted", "a late delta of the previous round's base adopted",
 		"a late delta cut to its prefix", "a late delta counted",
 		"orphans collected", "a second hub refused",
+		"a base made from the one before and an increment", "what a delta lost given back to the next one",
 	}[m]
 }
 

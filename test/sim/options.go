@@ -89,6 +89,7 @@ func (o *options) drawRuns(l luck, lease time.Duration) {
 			Name: fmt.Sprintf("run %d", i), Seed: l.Uint64()>>1 | 1, Batch: batchSize, Chunk: batchSize * l.number(1, 4), Epochs: l.number(1, 3),
 			Codec: []run.Codec{run.CodecFP32, run.CodecE3M0}[l.pick(2)], KeepEvery: 1, EvaluateEvery: l.number(0, 3),
 		}
+		drawCodecs(&s)
 		d := run.Dataset{Samples: l.number(2*s.Chunk, 24*s.Chunk), Heldout: 20 * l.pick(2), Features: 4, Classes: 2, Block: 64}
 		d.Blob, _ = packBlob(trainingData)
 		if l.chance(0.5) {
@@ -153,9 +154,9 @@ func (o options) String() string {
 		fmt.Fprintf(&b, "machine %s: %d slots, %.1f samples/s, clock %.4f, joins at %v\n", m.ID, m.Slots, m.Speed, m.Clock, m.Join)
 	}
 	for _, r := range o.Runs {
-		fmt.Fprintf(&b, "run %s at %v: %d samples, %d epochs, chunk %d, round %d, deadline %.2f, at most %d a contribution, codec %s, evaluate every %d, held out %d\n",
+		fmt.Fprintf(&b, "run %s at %v: %d samples, %d epochs, chunk %d, round %d, deadline %.2f, at most %d a contribution, codec %s, down %q, evaluate every %d, held out %d\n",
 			r.ID, r.At, r.Data.Samples, r.Spec.Epochs, r.Spec.Chunk, r.Spec.Round.Chunks, r.Spec.Round.Deadline, r.Spec.MaxChunksPerContribution,
-			r.Spec.Codec, r.Spec.EvaluateEvery, r.Data.Heldout)
+			r.Spec.Codec, r.Spec.CodecDown, r.Spec.EvaluateEvery, r.Data.Heldout)
 	}
 	return b.String()
 }

@@ -50,7 +50,8 @@ type book struct {
 	inputs  map[contribution]input // of the open round
 	drains  map[contribution]bool  // asked for because the machine leaves
 	merges  int
-	members map[int]*memberBook // of an ensemble
+	counted map[domain.Digest]bool // deltas that were accepted, for codecs with feedback
+	members map[int]*memberBook    // of an ensemble
 }
 
 // contribution names one accepted delta within its run.
@@ -244,6 +245,11 @@ func (p *past) noteMerge(id domain.RunID, e event.Envelope, d *run.RoundMerged) 
 			fail("record %d merges %s number %d of %s, which the book does not have", e.Seq, in.Slot, in.Number, id)
 		}
 		p.w.keep(in.Blob)
+	}
+	for _, o := range []domain.Digest{d.Residual, d.NextResidual, d.Increment} {
+		if o != "" {
+			p.w.keep(o)
+		}
 	}
 	if len(d.Inputs) > 0 && d.Momentum != "" {
 		p.w.keep(d.Momentum)

@@ -27,6 +27,7 @@ type slotBox struct {
 	weights weights
 	chunks  []domain.ChunkID // that the weights hold on top of their base
 	snaps   map[int]snapshot
+	lost    map[domain.Digest]lost // by the delta that lost it
 }
 
 type snapshot struct {
@@ -47,6 +48,10 @@ type product struct {
 	blob   domain.Digest
 	chunks []domain.ChunkID
 	poison poison
+	// Of a codec with feedback: the delta whose loss went into it, that loss, and its own samples.
+	fed     domain.Digest
+	before  *lost
+	samples int64
 }
 
 func (p *process) perform(e agent.Effect) {
@@ -184,6 +189,7 @@ func (s *slotBox) prepared(e agent.Prepare) {
 			return
 		}
 	} else if e.Base != "" {
+		s.p.m.grow(e.Base, e.Increment)
 		w, err := s.p.m.base(e.Base)
 		if err != nil {
 			s.transferError(err, false)
@@ -289,6 +295,8 @@ func (s *slotBox) makeDelta(e agent.MakeDelta) {
 		if made.poison = s.p.m.poisoned(e.Run); made.poison != "" {
 			s.p.m.say("slot %d: makes a poisoned delta: %s", s.index, made.poison)
 			data = poisonedDelta(made.poison, e.Codec, base, snap.weights, e.Base)
+		} else if e.Codec.Feedback() {
+			data = s.lossy(e, base, snap.weights, &made)
 		} else {
 			data = encodeDelta(e.Codec, base, snap.weights, e.Base)
 		}
