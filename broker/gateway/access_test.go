@@ -29,7 +29,8 @@ func TestWhoReachesWhat(t *testing.T) {
 		{"stranger", r.proof(r.nkey(), identity.AudienceBlobs, time.Now())},
 		{"revoked", r.proof(gone, identity.AudienceBlobs, time.Now())},
 	}
-	callers = append(callers, struct{ name, key string }{"renewer", r.proof(live, identity.AudienceRenew, time.Now())})
+	callers = append(callers, struct{ name, key string }{"renewer", r.proof(live, identity.AudienceRenew, time.Now())},
+		struct{ name, key string }{"looker", r.proof(live, identity.AudienceSelf, time.Now())})
 	r.api("POST", "/api/v1/runs", r.submission("r-1"), nil)
 	r.api("POST", "/api/v1/runs", r.submission("r-2"), nil)
 	sly := r.submission("r-3")
@@ -43,11 +44,11 @@ func TestWhoReachesWhat(t *testing.T) {
 		}
 		callers = append(callers, struct{ name, key string }{name, k.Secret})
 	}
-	const open, blobs, own, renew, read, readRun, readAny = "open", "blobs", "operator", "renew", "observer", "observer of r-1", "observers of anything"
+	const open, blobs, own, renew, self, read, readRun, readAny = "open", "blobs", "operator", "renew", "self", "observer", "observer of r-1", "observers of anything"
 	for _, route := range []struct{ who, method, path, body string }{
 		{open, "GET", "/healthz", ""}, {open, "GET", "/install", ""}, {open, "GET", "/install/tensorturn", ""}, {open, "GET", "/install/ca.pem", ""},
 		{open, "POST", "/api/v1/enrol", "{}"}, {open, "GET", "/nats", ""}, {open, "GET", "/nats/leafnode", ""}, {open, "GET", "/nothing", ""}, {open, "POST", "/healthz", ""},
-		{renew, "POST", "/api/v1/renew", ""},
+		{open, "POST", "/api/v1/enrol/check", "{}"}, {renew, "POST", "/api/v1/renew", ""}, {self, "GET", "/api/v1/self", ""},
 		{blobs, "POST", "/blobs/missing", `{"digests":[]}`}, {blobs, "HEAD", "/blobs/" + d, ""}, {blobs, "GET", "/blobs/" + d, ""}, {blobs, "PUT", "/blobs/" + d, string(part)},
 		{readAny, "GET", "/api/v1/runs", ""}, {own, "POST", "/api/v1/runs", "{}"}, {readAny, "GET", "/api/v1/runs/r-1", ""}, {readAny, "GET", "/api/v1/runs/r-1/events", ""},
 		{read, "GET", "/api/v1/runs/r-2", ""}, {read, "GET", "/api/v1/runs/r-2/events", ""}, {read, "GET", "/api/v1/runs/r", ""}, {read, "GET", "/api/v1/runs/none", ""},
@@ -69,8 +70,8 @@ func TestWhoReachesWhat(t *testing.T) {
 		for _, c := range callers {
 			a := r.call(route.method, route.path, c.key, route.body)
 			what := route.method + " " + route.path + " by " + c.name
-			in := route.who == open || (c.name == "operator" || c.name == "operator's key") && route.who != renew || route.who == blobs && c.name == "machine" ||
-				route.who == renew && c.name == "renewer" || (route.who == read || route.who == readAny) && c.name == read || route.who == readAny && c.name == readRun
+			in := route.who == open || (c.name == "operator" || c.name == "operator's key") && route.who != renew && route.who != self || route.who == blobs && c.name == "machine" ||
+				route.who == renew && c.name == "renewer" || route.who == self && c.name == "looker" || (route.who == read || route.who == readAny) && c.name == read || route.who == readAny && c.name == readRun
 			// A good key for something else is told so; a run that its observer may not know looks like one that is not there.
 			good := c.name == read || c.name == readRun || c.name == "model key"
 			hidden := c.name == readRun && route.who == read && (strings.HasPrefix(route.path, "/api/v1/runs/") || strings.Contains(route.path, "run=r-2"))
@@ -79,9 +80,9 @@ func TestWhoReachesWhat(t *testing.T) {
 				t.Errorf("%s: %d %s", what, a.status, a.body)
 			case !in && hidden && a.status != http.StatusNotFound:
 				t.Errorf("%s: %d %s", what, a.status, a.body)
-			case !in && !hidden && good && route.who != renew && a.status != http.StatusForbidden:
+			case !in && !hidden && good && route.who != renew && route.who != self && a.status != http.StatusForbidden:
 				t.Errorf("%s: %d %s", what, a.status, a.body)
-			case !in && (!good || route.who == renew) && a.status != http.StatusUnauthorized:
+			case !in && (!good || route.who == renew || route.who == self) && a.status != http.StatusUnauthorized:
 				t.Errorf("%s: %d %s", what, a.status, a.body)
 			}
 			if a.status >= 500 && !strings.HasPrefix(route.path, "/nats") {

@@ -69,6 +69,8 @@ type Agents interface {
 	ReadLog(ctx context.Context, m domain.MachineID, w wire.LogWish) (wire.LogPiece, error)
 	// Telemetry is what a machine last said of itself.
 	Telemetry(m domain.MachineID) (wire.Telemetry, bool)
+	// Contested names the machines with whose key two agent processes speak.
+	Contested(ctx context.Context) ([]domain.MachineID, error)
 }
 
 // Enroller makes a machine's identity. It is implemented where identity and embedded server are wired together.
@@ -221,7 +223,9 @@ func (g *Gateway) table() http.Handler {
 	r.Get("/install/tensorturn", g.installBinary)
 	r.Get("/install/ca.pem", g.installCA)
 	r.Post("/api/v1/enrol", g.enrol)
+	r.Post("/api/v1/enrol/check", g.checkToken)
 	r.Post("/api/v1/renew", g.renew) // by proof of the machine's key
+	r.Get("/api/v1/self", g.self)    // by another proof of it
 	ws := g.websocket()
 	r.Handle("/nats", ws)
 	r.Handle("/nats/*", ws)

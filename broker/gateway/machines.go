@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -29,17 +30,15 @@ func (g *Gateway) registerMachines(api huma.API) {
 	g.registerPauses(api)
 	g.registerLabels(api)
 	huma.Register(api, op("list-machines", http.MethodGet, "/api/v1/machines", "List machines, oldest first"),
-		func(_ context.Context, in *Page) (*listBody[fleet.Machine], error) {
+		func(ctx context.Context, in *Page) (*listBody[fleet.Machine], error) {
 			var all []fleet.Machine
 			g.cfg.Views.Engine.Read(func(uint64) { all = g.cfg.Views.Fleet.List() })
-			for i := range all {
-				g.measured(&all[i])
-			}
+			g.measured(ctx, all)
 			return pageOf(g, *in, "/api/v1/machines", all, func(m fleet.Machine) string { return string(m.ID) })
 		})
 	huma.Register(api, op("show-machine", http.MethodGet, "/api/v1/machines/{id}", "Show a machine"),
 		func(ctx context.Context, in *MachinePath) (*machineBody, error) {
-			return g.showMachine(verbShow, in.ID)
+			return g.showMachine(ctx, verbShow, in.ID)
 		})
 	for _, c := range []struct {
 		verb, summary string
@@ -51,33 +50,38 @@ func (g *Gateway) registerMachines(api huma.API) {
 	} {
 		huma.Register(api, op(c.verb+"-machine", http.MethodPost, "/api/v1/machines/{id}/"+c.verb, c.summary),
 			func(ctx context.Context, in *machineReason) (*machineBody, error) {
-				m, err := g.showMachine(c.verb, in.ID)
+				m, err := g.showMachine(ctx, c.verb, in.ID)
 				if err != nil {
 					return nil, err
 				}
 				if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: c.command(in.Body.reason())}); err != nil {
 					return nil, err
 				}
-				return g.showMachine(c.verb, string(m.Body.ID)) // a revoked machine is not found by its name any more
+				return g.showMachine(ctx, c.verb, string(m.Body.ID)) // a revoked machine is not found by its name any more
 			})
 	}
 }
 
 // showMachine answers with the machine; verb is what the caller wants of it.
-func (g *Gateway) showMachine(verb, key string) (*machineBody, error) {
+func (g *Gateway) showMachine(ctx context.Context, verb, key string) (*machineBody, error) {
 	m, err := g.findMachine(verb, key)
 	if err != nil {
 		return nil, g.problemOf(err)
 	}
-	g.measured(&m)
-	return &machineBody{Body: m}, nil
+	one := []fleet.Machine{m}
+	g.measured(ctx, one)
+	return &machineBody{Body: one[0]}, nil
 }
 
-// measured adds what the machine said of itself.
-func (g *Gateway) measured(m *fleet.Machine) {
+// measured adds what the machines said of themselves, and what was heard of them.
+func (g *Gateway) measured(ctx context.Context, ms []fleet.Machine) {
 	if g.cfg.Agents == nil {
 		return
 	}
-	said, _ := g.cfg.Agents.Telemetry(m.ID)
-	m.Sandbox, m.Vitals = said.Sandbox, said.Vitals
+	contested, _ := g.cfg.Agents.Contested(ctx) // a hub that stops names none
+	for i := range ms {
+		m := &ms[i]
+		said, _ := g.cfg.Agents.Telemetry(m.ID)
+		m.Sandbox, m.Vitals, m.Contested = said.Sandbox, said.Vitals, slices.Contains(contested, m.ID)
+	}
 }

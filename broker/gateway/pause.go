@@ -37,7 +37,7 @@ func (g *Gateway) registerPauses(api huma.API) {
 	} {
 		huma.Register(api, op(c.verb+"-machine", http.MethodPost, "/api/v1/machines/{id}/"+c.verb, c.summary),
 			func(ctx context.Context, in *pauseInput) (*machineBody, error) {
-				m, err := g.showMachine(c.verb, in.ID)
+				m, err := g.showMachine(ctx, c.verb, in.ID)
 				if err != nil {
 					return nil, err
 				}
@@ -52,7 +52,7 @@ func (g *Gateway) registerPauses(api huma.API) {
 				if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: c.command(slots, wish.Reason)}); err != nil {
 					return nil, err
 				}
-				return g.showMachine(c.verb, string(m.Body.ID))
+				return g.showMachine(ctx, c.verb, string(m.Body.ID))
 			})
 	}
 }

@@ -43,6 +43,29 @@ type contact struct {
 
 	former        domain.Incarnation // the one heard before it
 	formerCounter uint64             // its newest
+
+	rival rival
+}
+
+// rival is an agent process that goes on although another one has taken its machine's place.
+type rival struct {
+	incarnation domain.Incarnation
+	counter     uint64    // its newest that was refused
+	refused     int       // refusals with a growing counter
+	last        time.Time // of them
+}
+
+// minRivals is how many refusals make a rival of it: one or two may be what an ended process had still on its way.
+const minRivals = 3
+
+// refuse notes that a process was sent away for another one.
+func (c *contact) refuse(inc domain.Incarnation, counter uint64, now time.Time) {
+	switch r := &c.rival; {
+	case r.incarnation != inc:
+		*r = rival{incarnation: inc, counter: counter, refused: 1, last: now}
+	case counter > r.counter:
+		r.counter, r.refused, r.last = counter, r.refused+1, now
+	}
 }
 
 // slotMemory is what a slot has shown.
@@ -126,7 +149,7 @@ func (s *slotMemory) lease(id domain.RunID, epoch domain.Epoch, now time.Time) {
 func (m *liveness) forgive(gap time.Duration) {
 	m.since = m.since.Add(gap)
 	for _, c := range m.contacts {
-		c.last = c.last.Add(gap)
+		c.last, c.rival.last = c.last.Add(gap), c.rival.last.Add(gap)
 	}
 	for _, s := range m.slots {
 		s.moved = s.moved.Add(gap)

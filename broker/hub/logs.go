@@ -84,6 +84,12 @@ func (s *Service) ReadLog(ctx context.Context, m domain.MachineID, w wire.LogWis
 	return wire.LogPiece{}, domain.Unavailable(op, fmt.Sprintf("machine %s does not answer", m), "its logs are on its own disk; try again when it is online", nil)
 }
 
+// Contested names the machines with whose key two agent processes speak.
+func (s *Service) Contested(ctx context.Context) (ids []domain.MachineID, err error) {
+	err = s.Read(ctx, func(c *Core) { ids = c.Contested() })
+	return ids, err
+}
+
 // Telemetry is what a machine last said of itself since this hub started.
 func (s *Service) Telemetry(m domain.MachineID) (wire.Telemetry, bool) {
 	s.mu.Lock()

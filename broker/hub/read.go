@@ -39,6 +39,17 @@ func (c *Core) Machine(id domain.MachineID) (machine.State, bool) {
 	return *m, true
 }
 
+// Contested lists, by id, the machines with whose key a second agent process has spoken within the last lease time, and was
+// sent away: two machines, or two folders, hold one key.
+func (c *Core) Contested() (ids []domain.MachineID) {
+	for _, id := range c.fold.order {
+		if ct := c.mem.contacts[id]; ct != nil && ct.rival.refused >= minRivals && c.now.Sub(ct.rival.last) < c.cfg.Timing.Lease {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // Run gives a copy of a run's state, nil when there is no such run.
 func (c *Core) Run(id domain.RunID) *run.State { return c.fold.runs[id].Clone() }
 

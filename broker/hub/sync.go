@@ -16,6 +16,11 @@ import (
 // state after the whole batch.
 func (b *batch) sync(i int, in Sync) {
 	m, err := b.c.admitted(in)
+	if domain.KindOf(err) == domain.KindFenced {
+		if ct := b.c.mem.contacts[in.Machine]; ct != nil {
+			ct.refuse(in.Request.Incarnation, in.Request.Counter, b.now)
+		}
+	}
 	if err != nil {
 		b.refuse(i, err)
 		b.answers[i].isSync = true
@@ -114,6 +119,9 @@ func (m *liveness) hear(in Sync, known domain.Incarnation, b *batch) bool {
 	}
 	if c.incarnation != "" && c.incarnation != r.Incarnation {
 		c.former, c.formerCounter = c.incarnation, c.counter
+	}
+	if c.rival.incarnation == r.Incarnation {
+		c.rival = rival{} // it was the one that runs after all
 	}
 	c.last, c.incarnation, c.counter = b.now, r.Incarnation, r.Counter
 	return true

@@ -20,6 +20,7 @@ const (
 	AudienceBlobs Audience = "blobs" // HTTPS parts
 	AudienceRenew Audience = "renew" // a fresh credential after the old one expired
 	AudienceEnrol Audience = "enrol" // possession of the key at enrolment
+	AudienceSelf  Audience = "self"  // what the hub knows of this machine
 )
 
 // Limits of a proof.

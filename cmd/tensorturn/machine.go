@@ -59,6 +59,9 @@ func standing(m fleet.Machine) string {
 	if m.Quarantined != "" {
 		s += ", quarantined"
 	}
+	if m.Contested {
+		s += ", two agents with one key"
+	}
 	paused := 0
 	for _, slot := range m.Slots {
 		if slot.Paused != "" {

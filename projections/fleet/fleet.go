@@ -35,6 +35,8 @@ type Machine struct {
 	// Sandbox is what holds owners' programs there, as the machine last said it since the hub started. It is no fact of the
 	// log: the view leaves it empty and the front fills it.
 	Sandbox string `json:"sandbox,omitempty"`
+	// Contested says that two agent processes speak with its key, filled as Sandbox is.
+	Contested bool `json:"contested,omitempty"`
 	// Vitals is what the machine last measured of its hardware, filled as Sandbox is.
 	Vitals *machine.Vitals `json:"vitals,omitempty"`
 }

@@ -13,6 +13,7 @@ import (
 
 	"tensorturn/agent/trainer"
 	"tensorturn/domain"
+	"tensorturn/domain/redact"
 )
 
 // Each way a script fails, with the kind and the words its owner reads.
@@ -150,7 +151,7 @@ func TestShoutingIsBounded(t *testing.T) {
 
 func TestLogStopsAtItsLimit(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
-	l, err := openLog(dir, "r-1-0-abc", 100, newRedactor())
+	l, err := openLog(dir, "r-1-0-abc", 100, redact.New())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func TestLogStopsAtItsLimit(t *testing.T) {
 // A position in a log stays true when its older half goes, and what is read is bounded.
 func TestLogsAreReadByPosition(t *testing.T) {
 	o := newOpener(t, nil)
-	l, err := openLog(filepath.Join(o.opts.Root, "logs"), unitName("r", 3, 7), 100, newRedactor())
+	l, err := openLog(filepath.Join(o.opts.Root, "logs"), unitName("r", 3, 7), 100, redact.New())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +208,7 @@ func TestLogsAreReadByPosition(t *testing.T) {
 func TestOldLogsGo(t *testing.T) {
 	dir := t.TempDir()
 	for i := range MaxLogs + 5 {
-		l, err := openLog(dir, unitName("r", i, -1), 100, newRedactor())
+		l, err := openLog(dir, unitName("r", i, -1), 100, redact.New())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tensorturn/domain"
+	"tensorturn/domain/redact"
 )
 
 // attemptLog keeps what a child prints: on disk the newest part of it, in memory the last lines. The disk holds it in at most two
@@ -22,7 +23,7 @@ import (
 // What looks like a secret is replaced before it is kept anywhere. Safe for concurrent use.
 type attemptLog struct {
 	dir, unit string
-	redact    *redactor
+	secrets   *redact.Lines
 
 	mu       sync.Mutex
 	f        *os.File // nil when it could not be opened, is closed, or the disk is full
@@ -34,7 +35,7 @@ type attemptLog struct {
 }
 
 // openLog begins the log of an attempt and removes the oldest ones beyond MaxLogs. limit is in bytes on disk.
-func openLog(dir, unit string, limit int64, redact *redactor) (*attemptLog, error) {
+func openLog(dir, unit string, limit int64, secrets *redact.Lines) (*attemptLog, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func openLog(dir, unit string, limit int64, redact *redactor) (*attemptLog, erro
 			_ = os.Remove(segmentPath(dir, old.unit, s)) // the next attempt tries again
 		}
 	}
-	l := &attemptLog{dir: dir, unit: unit, redact: redact, segment: max(1, limit/2), limit: TailLines}
+	l := &attemptLog{dir: dir, unit: unit, secrets: secrets, segment: max(1, limit/2), limit: TailLines}
 	return l, l.turn()
 }
 
@@ -85,7 +86,7 @@ func (l *attemptLog) path() string {
 func (l *attemptLog) add(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line = l.redact.line(line)
+	line = l.secrets.Line(line)
 	if text := clean(string(line[:min(len(line), 4*MaxTailLine)]), MaxTailLine); len(strings.TrimSpace(text)) > 0 {
 		if len(l.tail) == l.limit {
 			l.tail = append(l.tail[:0], l.tail[1:]...)

@@ -20,6 +20,7 @@ import (
 	"tensorturn/agent/trainer/process/sandbox"
 	"tensorturn/agent/trainer/python"
 	"tensorturn/domain"
+	"tensorturn/domain/redact"
 )
 
 const opOpen = "open trainer"
@@ -179,7 +180,7 @@ func (t *Trainer) open(ctx context.Context) error {
 	if t.root, err = os.OpenRoot(p.work); err != nil {
 		return domain.Unavailable(opOpen, "the work folder cannot be opened", "", err)
 	}
-	if t.log, err = openLog(filepath.Join(o.Root, "logs"), t.unit, MaxLog, newRedactor()); err != nil {
+	if t.log, err = openLog(filepath.Join(o.Root, "logs"), t.unit, MaxLog, redact.New()); err != nil {
 		return domain.Unavailable(opOpen, "no log can be written", "check the disk of the agent's directory", err)
 	}
 	t.opener.runs(t.unit, true)

@@ -1,14 +1,19 @@
-package process
+// Package redact takes what looks like a secret out of text that leaves a machine: what owners' programs print, and what a
+// support archive holds. It knows the forms of secrets, not their values, and never keeps what it has seen. The agent and
+// `tensorturn doctor` call it.
+package redact
 
 import (
 	"bytes"
 	"regexp"
 )
 
-// redactor replaces what looks like a secret in what a program prints: logs travel to the hub and into the log of
-// events. It knows forms, not values: the agent's own secrets are never in a program's reach, so that it does not hold
-// them here either. Not safe for concurrent use: each log has its own.
-type redactor struct {
+// Mark stands where a secret was.
+const Mark = "[redacted]"
+
+// Lines takes secrets out of a text line by line. It remembers only whether it is within a private key, so each text has its
+// own. Not safe for concurrent use.
+type Lines struct {
 	rules  []redaction
 	inside bool // between the first and the last line of a private key
 }
@@ -18,12 +23,13 @@ type redaction struct {
 	by   []byte
 }
 
-// redactMarks are texts without which no rule can match: most lines hold none of them, and cost no more than this search.
-var redactMarks = [...]string{"tt", "eyJ", "hf_", "gh", "sk-", "AKIA", "xox", "earer", "asic", "EARER", "assw", "ASSW", "ecret", "ECRET", "oken", "OKEN", "ey=", "ey:", "ey\"", "EY=", "EY:", "://", "PRIVATE KEY", "SU", "SA", "SO", "SN", "SC", "SX"}
+// marks are texts without which no rule can match: most lines hold none of them, and cost no more than this search.
+var marks = [...]string{"tt", "eyJ", "hf_", "gh", "sk-", "AKIA", "xox", "earer", "asic", "EARER", "assw", "ASSW", "ecret", "ECRET", "oken", "OKEN", "ey=", "ey:", "ey\"", "EY=", "EY:", "://", "PRIVATE KEY", "SU", "SA", "SO", "SN", "SC", "SX"}
 
-func newRedactor() *redactor {
+// New begins a text.
+func New() *Lines {
 	rule := func(form, by string) redaction { return redaction{regexp.MustCompile(form), []byte(by)} }
-	return &redactor{rules: []redaction{
+	return &Lines{rules: []redaction{
 		rule(`\btt[a-z]_[0-9A-Za-z]{20,}`, "[redacted]"),                                                                       // this product's tokens and keys
 		rule(`\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}`, "[redacted]"),                                     // JSON web tokens
 		rule(`\bS[OAUNCX][A-Z2-7]{54,56}\b`, "[redacted]"),                                                                     // seeds of nkeys
@@ -35,20 +41,20 @@ func newRedactor() *redactor {
 	}}
 }
 
-// line gives the line without secrets; the line itself when it holds none.
-func (r *redactor) line(b []byte) []byte {
+// Line gives the line without secrets; the line itself when it holds none.
+func (r *Lines) Line(b []byte) []byte {
 	if !r.suspicious(b) {
 		if r.inside {
-			return []byte("[redacted]")
+			return []byte(Mark)
 		}
 		return b
 	}
 	if bytes.Contains(b, []byte("PRIVATE KEY-----")) {
 		r.inside = bytes.Contains(b, []byte("BEGIN ")) && !bytes.Contains(b, []byte("END "))
-		return []byte("[redacted]")
+		return []byte(Mark)
 	}
 	if r.inside {
-		return []byte("[redacted]")
+		return []byte(Mark)
 	}
 	for _, rule := range r.rules {
 		b = rule.form.ReplaceAll(b, rule.by)
@@ -56,8 +62,8 @@ func (r *redactor) line(b []byte) []byte {
 	return b
 }
 
-func (r *redactor) suspicious(b []byte) bool {
-	for _, mark := range redactMarks {
+func (r *Lines) suspicious(b []byte) bool {
+	for _, mark := range marks {
 		if bytes.Contains(b, []byte(mark)) {
 			return true
 		}

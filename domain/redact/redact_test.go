@@ -1,0 +1,37 @@
+package redact_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tensorturn/domain/redact"
+)
+
+// Each form is taken out, and what stands around it stays.
+func TestLines(t *testing.T) {
+	for in, want := range map[string]string{
+		"loss=0.5 tokens=123456789 step 3":                                 "loss=0.5 tokens=123456789 step 3",
+		"attempt 3 of the attention":                                       "attempt 3 of the attention",
+		"join with ttj_0123456789abcdefghijABCDEFGHIJ012345":               "join with [redacted]",
+		"Authorization: Bearer abcdefghijklmnop":                           "Authorization: Bearer [redacted]",
+		`{"api_key": "0123456789abcdef"}`:                                  `{"api_key": "[redacted]"}`,
+		"x eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghijklmnop y":    "x [redacted] y",
+		"SUAMLK2ZNL35WSMW37E7UD4VZ7ELPKW7DHC3BWBSD2GCZ7IUQQXZIORRBU is it": "[redacted] is it",
+		"AWS AKIAIOSFODNN7EXAMPLE":                                         "AWS [redacted]",
+		"-----BEGIN OPENSSH PRIVATE KEY-----":                              "[redacted]",
+		"ftp://u:pass@host/f and http://host:80/x":                         "ftp://[redacted]@host/f and http://host:80/x",
+	} {
+		if got := string(redact.New().Line([]byte(in))); got != want {
+			t.Errorf("%q gives %q", in, got)
+		}
+	}
+	r := redact.New()
+	var out []string
+	for _, line := range []string{"a", "-----BEGIN PRIVATE KEY-----", "MIIEvQ", "-----END PRIVATE KEY-----", "b"} {
+		out = append(out, string(r.Line([]byte(line))))
+	}
+	if d := cmp.Diff([]string{"a", "[redacted]", "[redacted]", "[redacted]", "b"}, out); d != "" {
+		t.Error(d)
+	}
+}
