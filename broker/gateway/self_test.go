@@ -56,7 +56,9 @@ func TestSelf(t *testing.T) {
 func TestCheckToken(t *testing.T) {
 	r := newRig(t, nil)
 	good := r.token(gateway.CreateToken{})
-	check := func(token string) answer { return r.call("POST", "/api/v1/enrol/check", "", gateway.TokenCheck{Token: token}) }
+	check := func(token string) answer {
+		return r.call("POST", "/api/v1/enrol/check", "", gateway.TokenCheck{Token: token})
+	}
 	for range 3 {
 		if a := check(good.Token); a.status != http.StatusNoContent {
 			t.Fatalf("%d %s", a.status, a.body)
