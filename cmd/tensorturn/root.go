@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tensorturn/agent/doctor"
 	"tensorturn/domain"
 )
 
@@ -16,6 +17,8 @@ type app struct {
 	verbose bool   // watching prints every event
 	stream  bool   // watching prints every update as JSON
 	refused error  // help was asked for a command that does not exist
+
+	examine func(*doctor.Probes) // changes what the doctor looks with, in tests; may be nil
 }
 
 // execute runs the command line.
@@ -57,7 +60,7 @@ func newRoot(a *app) *cobra.Command {
 	})
 	root.AddCommand(
 		hubCommand(a), agentCommand(a), tokenCommand(a), keyCommand(a), credentialCommand(a), machineCommand(a),
-		runCommand(a), eventsCommand(a), webhookCommand(a), usageCommand(a), logCommand(a), modelCommand(a), demoCommand(a), drillCommand(a), versionCommand(a),
+		runCommand(a), eventsCommand(a), webhookCommand(a), usageCommand(a), logCommand(a), modelCommand(a), doctorCommand(a), demoCommand(a), drillCommand(a), versionCommand(a),
 	)
 	return root
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/term"
@@ -37,13 +38,18 @@ const (
 const exitHelp = `exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 not permitted, 5 hub unreachable, 6 conflict,
 7 run failed, 8 finished degraded, 9 integrity failure, 124 timed out, 130 interrupted`
 
-// exitError carries an exit code that the kind of error does not give.
+// exitError carries an exit code that the kind of error does not give. Without an error nothing is left to say.
 type exitError struct {
 	code int
 	err  error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return "exit code " + strconv.Itoa(e.code)
+	}
+	return e.err.Error()
+}
 func (e *exitError) Unwrap() error { return e.err }
 
 // withExit gives err an exit code of its own.
@@ -99,6 +105,9 @@ func (t *terminal) line(v any) error {
 func (t *terminal) fail(err error) int {
 	if err == nil {
 		return exitOK
+	}
+	if own, ok := errors.AsType[*exitError](err); ok && own.err == nil {
+		return own.code
 	}
 	fmt.Fprintf(t.err, "tensorturn: error: %s\n", clean(err.Error()))
 	if next := domain.NextOf(err); next != "" {

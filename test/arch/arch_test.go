@@ -53,6 +53,7 @@ var rules = []rule{
 	{"broker/gateway/v2", []string{"domain", "projections", "broker/inference", "broker/gateway/v2"}, []string{"github.com/nats-io", "github.com/danielgtaylor", "github.com/go-chi"}, "a protocol of its own: nothing else writes its answers"},
 	{"broker/gateway", []string{"domain", "projections", "broker", "broker/inference", "broker/feed", "broker/webhook", "broker/hub", "broker/wire", "broker/identity", "broker/health", "broker/gateway"}, []string{"github.com/nats-io/nats-server"}, "the front hands on and decides nothing"},
 	{"agent/device", []string{"domain", "agent/device"}, []string{"net/http", "github.com/nats-io"}, "it asks hardware and knows no hub"},
+	{"agent/doctor", []string{"domain", "agent/doctor", "broker/identity"}, []string{"github.com/nats-io"}, "it looks from outside, as a person would: at folders, ports and answers"},
 	{"agent/trainer", []string{"domain", "agent/trainer"}, []string{"net", "github.com/nats-io"}, "trainers know no hub"},
 	{"agent/trainer/process", []string{"domain", "agent/trainer"}, []string{"net/http", "github.com/nats-io"}, "speaks with its own child over a Unix socket; knows no hub either"},
 	{"agent", []string{"domain", "agent", "broker/wire", "broker/embedded", "broker/identity"}, []string{"github.com/nats-io/nats-server"}, "an agent knows the hub by wire alone"},

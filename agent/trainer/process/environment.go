@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"hash/fnv"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -99,6 +100,25 @@ func mode(job trainer.Job, p place) string {
 		return "serve"
 	}
 	return string(job.Spec.Mode)
+}
+
+// PassedOn gives the variables of an agent's environment that its programs are given, for tools that start the same interpreter.
+func PassedOn(agent []string) (env []string) {
+	for _, kv := range agent {
+		if name, _, ok := strings.Cut(kv, "="); ok && passes(name) {
+			env = append(env, kv)
+		}
+	}
+	return env
+}
+
+// FindPython gives the interpreter that an agent started with --python wish takes for scripts that name none.
+func FindPython(wish string) (string, error) {
+	path, err := findPython(wish, "", exec.LookPath)
+	if err != nil {
+		return "", err
+	}
+	return path, nil
 }
 
 func passes(name string) bool {
