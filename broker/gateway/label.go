@@ -23,7 +23,7 @@ func (g *Gateway) registerLabels(api huma.API) {
 			MachinePath
 			Body LabelRequest
 		}) (*machineBody, error) {
-			m, err := g.showMachine("label", in.ID)
+			m, err := g.showMachine(ctx, "label", in.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -31,6 +31,6 @@ func (g *Gateway) registerLabels(api huma.API) {
 			if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: id, Command: machine.Label{Set: in.Body.Set, Remove: in.Body.Remove}}); err != nil {
 				return nil, err
 			}
-			return g.showMachine("label", id)
+			return g.showMachine(ctx, "label", id)
 		})
 }
