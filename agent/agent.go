@@ -130,12 +130,15 @@ func (a *Agent) Start() error {
 	if a.state != stateNew {
 		return domain.Conflict("start agent", "it was started or stopped before", "make a new one")
 	}
+	all, err := a.cfg.Cache.Snapshots(a.cfg.Slots)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	for i := range a.cfg.Slots {
-		snaps, err := a.cfg.Cache.Snapshots(i)
-		if err != nil {
-			cancel()
-			return err
+	for i, snaps := range all {
+		if w, boundaries, ok := snaps.Found(); ok {
+			a.core.Found(i, FoundWork(w, boundaries))
+			a.cfg.Log.Info().Int("slot", i).Str("run", string(w.Run)).Int("chunks", len(w.Lines)).Msg("an earlier process has left trained chunks")
 		}
 		lost, err := a.cfg.Cache.Losses(i)
 		if err != nil {

@@ -37,6 +37,14 @@ func (w *script) run(t *testing.T, d *datadriven.TestData) string {
 	if d.Cmd == "start" {
 		w.core = NewCore(CoreConfig{Incarnation: "i-1", Slots: number(d, "slots", 1), Seed: 1, RenewAfter: 12 * time.Hour})
 		w.now, w.counter = 0, 0
+		if epoch := number(d, "found", 0); epoch > 0 { // chunks 0 to n-1, all snapshots
+			k := Kept{Run: "r", Epoch: domain.Epoch(epoch), Round: 1, Number: 1}
+			for i := range number(d, "chunks", 1) {
+				k.Trained = append(k.Trained, wire.TrainedChunk{Chunk: domain.ChunkID(i), Steps: 4, Seconds: 2, Loss: 0.5})
+				k.Boundaries = append(k.Boundaries, i+1)
+			}
+			w.core.Found(0, k)
+		}
 		return w.play(Tick{})
 	}
 	if w.core == nil {

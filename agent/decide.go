@@ -85,7 +85,7 @@ func (c *Core) train(now time.Duration, s *slot, l *lease) Effect {
 		return nil
 	}
 	l.partial = partial{chunk: chunk}
-	return l.begin(opTrain, now, Train{Slot: s.index, Epoch: l.epoch, Chunk: chunk, Boundary: len(l.trained) + 1})
+	return l.begin(opTrain, now, Train{Slot: s.index, Epoch: l.epoch, Number: l.number, Chunk: chunk, Boundary: len(l.trained) + 1})
 }
 
 // obey takes a decided contribution and a cut into account. Both are facts in the log by now.

@@ -38,6 +38,7 @@ type (
 	Train struct {
 		Slot     int
 		Epoch    domain.Epoch
+		Number   int // of the contribution
 		Chunk    domain.ChunkID
 		Boundary int
 	}

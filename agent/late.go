@@ -3,6 +3,7 @@ package agent
 import (
 	"slices"
 
+	"tensorturn/agent/cache"
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/run"
@@ -19,11 +20,47 @@ type late struct {
 	boundaries []int
 }
 
+// Kept is work that an earlier process of this machine has left on its disk.
+type Kept struct {
+	Run        domain.RunID
+	Epoch      domain.Epoch
+	Round      int
+	Number     int // of the contribution
+	Trained    []wire.TrainedChunk
+	Boundaries []int // snapshots that are there, ascending
+}
+
+// FoundWork is what a slot's notes tell.
+func FoundWork(w cache.Work, boundaries []int) Kept {
+	k := Kept{Run: w.Run, Epoch: w.Epoch, Round: w.Round, Number: w.Number, Boundaries: boundaries}
+	for _, l := range w.Lines[:min(len(w.Lines), wire.MaxSlotChunks)] {
+		k.Trained = append(k.Trained, wire.TrainedChunk{Chunk: *l.Chunk, Steps: max(0, l.Steps), Seconds: positive(l.Seconds), Loss: l.Loss})
+	}
+	return k
+}
+
+// Found takes in what an earlier process has left, before the first Step. It is late work like any other: the hub adopts it
+// under a new epoch if nobody else has it meanwhile, and the old epoch is never held again.
+func (c *Core) Found(slot int, k Kept) {
+	domain.Assert(c.contact.counter == 0, "work is found before the first word to the hub")
+	if slot < 0 || slot >= len(c.slots) || k.Run == "" || k.Epoch == 0 || len(k.Trained) == 0 || len(k.Boundaries) == 0 {
+		return
+	}
+	s := c.slots[slot]
+	s.newest, s.trainerOpen = k.Epoch, true // it is let go as an idle trainer is
+	s.late = &late{run: k.Run, epoch: k.Epoch, round: k.Round, number: k.Number, trained: k.Trained, boundaries: newestOf(k.Boundaries)}
+}
+
+// newestOf gives the newest KeptBoundaries.
+func newestOf(boundaries []int) []int {
+	return slices.Clone(boundaries[max(0, len(boundaries)-KeptBoundaries):])
+}
+
 // part ends the slot's lease. What it has trained is kept, in case the hub can still use it.
 func (c *Core) part(s *slot, out []Effect) []Effect {
 	l := s.lease
 	s.lease = nil
-	keep := l.unit == run.UnitTrain && l.err == "" && len(l.trained) > 0 && len(l.boundaries) > 0
+	keep := l.unit == run.UnitTrain && !l.spoiled && len(l.trained) > 0 && len(l.boundaries) > 0
 	if keep {
 		s.late = &late{run: l.run, epoch: l.epoch, round: l.round, number: l.number, trained: l.trained, boundaries: l.boundaries}
 		c.contact.tell() // the hub may not know of it yet

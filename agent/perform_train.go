@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"tensorturn/agent/cache"
 	"tensorturn/agent/trainer"
 	"tensorturn/domain"
 	"tensorturn/domain/run"
@@ -27,6 +28,7 @@ func (w *worker) train(e Train) (Input, error) {
 			return nil, err
 		}
 		w.snaps.Prune(e.Boundary - KeptBoundaries + 1)
+		w.note(e, done, (w.clock() - begin).Seconds())
 	}
 	trained := ChunkTrained{
 		Slot: w.slot, Epoch: e.Epoch, Chunk: e.Chunk, Steps: done.Steps, Loss: done.Loss,
@@ -36,6 +38,20 @@ func (w *worker) train(e Train) (Input, error) {
 		trained.Samples = int(run.TotalSamples(w.job.Spec, w.job.Data))
 	}
 	return trained, nil
+}
+
+// note writes beside the snapshot what it holds, so that the machine's next process can turn it in. Without the note a killed
+// process costs its trained chunks, no more: a failure is no reason to stop.
+func (w *worker) note(e Train, done trainer.Result, seconds float64) {
+	if !finite(done.Loss) {
+		return // the chunk will be refused
+	}
+	w.noted = e.Epoch
+	err := w.snaps.Note(cache.Line{Run: w.run, Epoch: e.Epoch, Round: w.round, Number: e.Number, Boundary: e.Boundary, Chunk: &e.Chunk,
+		Steps: done.Steps, Seconds: seconds, Loss: done.Loss})
+	if err != nil {
+		w.log.Warn().Err(err).Msg("what was trained is not noted")
+	}
 }
 
 func (w *worker) snapshot(boundary int) error {

@@ -20,7 +20,7 @@ func (s *slot) report(fenced bool) wire.SlotReport {
 	r.Tail = l.tail
 	r.Trained = append([]wire.TrainedChunk(nil), l.trained...)
 	r.Loss = s.loss
-	if l.unit == run.UnitTrain {
+	if l.unit == run.UnitTrain && !l.spoiled {
 		r.Boundaries = append([]int(nil), l.boundaries...)
 	}
 	if r.Speed == 0 && l.partial.seconds > 0 { // the first chunk is still under way

@@ -51,6 +51,10 @@ func (c *Core) result(now time.Duration, in Input) {
 	case Evaluated:
 		c.evaluated(in)
 	case TaskError:
+		_, l := c.working(in.Slot, in.Epoch)
+		if l != nil {
+			l.spoiled = l.op != opTrain // what fails in the making of a delta fails again
+		}
 		if _, l := c.ended(in.Slot, in.Epoch, opNone); l != nil {
 			l.tail = in.Tail
 			c.fail(l, in.Error)
@@ -112,6 +116,7 @@ func (c *Core) chunkTrained(in ChunkTrained) {
 		return
 	}
 	if !finite(in.Loss) {
+		l.spoiled = true // the weights diverged before it showed
 		c.fail(l, fmt.Sprintf("the loss of chunk %d is not finite", in.Chunk))
 		return
 	}

@@ -73,6 +73,7 @@ type lease struct {
 	member   *memberWork // of a member unit
 	uploaded bool        // of init: the base is in the hub's store
 	err      string      // the trainer's; the slot has stopped
+	spoiled  bool        // with err: what was trained before it is not to be trusted either
 	tail     []string    // with err: the last lines of the trainer's program
 	done     bool        // the hub has taken the result or the error
 }

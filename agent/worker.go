@@ -37,6 +37,7 @@ type worker struct {
 	// Owned by the worker's goroutine.
 	snaps   *cache.Snapshots
 	loss    *losses
+	noted   domain.Epoch // lease under whose names the snapshots are noted
 	trainer trainer.Trainer
 	torn    bool // a call into the trainer was cancelled: it may only be closed
 	run     domain.RunID

@@ -103,9 +103,6 @@ const (
 
 // load reads what is there, oldest use first.
 func (c *Cache) load() error {
-	if err := os.RemoveAll(filepath.Join(c.dir, slotsDir)); err != nil {
-		return diskError("open cache", err)
-	}
 	type found struct {
 		d    domain.Digest
 		size int64

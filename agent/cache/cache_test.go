@@ -140,10 +140,11 @@ func TestDiskWithoutSpace(t *testing.T) {
 	if c.Used() != 100 {
 		t.Errorf("used %d after a refused write", c.Used())
 	}
-	s, err := c.Snapshots(0)
+	all, err := c.Snapshots(1)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := all[0]
 	if err := s.Save(1, 100, nil); domain.KindOf(err) != domain.KindUnavailable {
 		t.Errorf("snapshot: got %v", err)
 	}
@@ -151,10 +152,11 @@ func TestDiskWithoutSpace(t *testing.T) {
 
 func TestSnapshots(t *testing.T) {
 	c := open(t, t.TempDir(), Options{})
-	s, err := c.Snapshots(2)
+	all, err := c.Snapshots(3)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := all[2]
 	save := func(b int, text string) error {
 		return s.Save(b, int64(len(text)), func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
 	}

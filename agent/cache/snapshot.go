@@ -14,21 +14,31 @@ import (
 	"tensorturn/domain"
 )
 
-// Snapshots holds the weights of one slot at chunk boundaries. They die with the process, so their files are not
-// synced; what was written is remembered, so that a damaged file is noticed when it is read. For one goroutine.
+// Snapshots holds the weights of one slot at chunk boundaries, and notes what they hold. Its files outlive the process but
+// are not synced: a machine that loses power loses work, no more. What was written is remembered, so that a damaged file is
+// noticed when it is read. For one goroutine.
 type Snapshots struct {
 	cache *Cache
 	dir   string
 	sums  map[int][sha256.Size]byte
+	lines int // of the notes
 }
 
-// Snapshots gives the snapshot directory of a slot, empty.
-func (c *Cache) Snapshots(slot int) (*Snapshots, error) {
-	s := &Snapshots{cache: c, dir: filepath.Join(c.dir, slotsDir, strconv.Itoa(slot))}
-	if err := s.Clear(); err != nil {
+// Snapshots gives the snapshot directories of a machine of n slots, with what an earlier process has left in them: Found
+// tells, Clear removes it.
+func (c *Cache) Snapshots(n int) ([]*Snapshots, error) {
+	if err := c.clearSlots(n); err != nil {
 		return nil, err
 	}
-	return s, nil
+	var out []*Snapshots
+	for slot := range n {
+		s := &Snapshots{cache: c, dir: filepath.Join(c.dir, slotsDir, strconv.Itoa(slot)), sums: map[int][sha256.Size]byte{}}
+		if err := os.MkdirAll(s.dir, 0o700); err != nil {
+			return nil, diskError("open snapshots", err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
 }
 
 // Losses gives the directory for what a slot's coded deltas have lost, empty: the same kind of files, numbered as their
@@ -105,9 +115,9 @@ func (s *Snapshots) Remove(boundary int) {
 	_ = os.Remove(s.path(boundary)) // nobody can open it any more
 }
 
-// Clear removes all snapshots.
+// Clear removes all snapshots and what is noted of them.
 func (s *Snapshots) Clear() error {
-	s.sums = map[int][sha256.Size]byte{}
+	s.sums, s.lines = map[int][sha256.Size]byte{}, 0
 	if err := os.RemoveAll(s.dir); err != nil {
 		return diskError("clear snapshots", err)
 	}

@@ -40,7 +40,7 @@ func lateOf(slot domain.SlotID, r wire.SlotReport) (lateWork, bool) {
 	if l := r.Late; l != nil {
 		return lateWork{l.Run, run.AdoptDelta{Slot: slot, Late: l.Epoch, Number: l.Number, Chunks: l.Chunks, Boundaries: l.Boundaries}}, true
 	}
-	if len(r.Trained) == 0 || len(r.Boundaries) == 0 || r.Error != "" {
+	if len(r.Trained) == 0 || len(r.Boundaries) == 0 {
 		return lateWork{}, false
 	}
 	chunks := make([]domain.ChunkID, len(r.Trained))

@@ -39,6 +39,9 @@ func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 	case r.Error != "":
 		_, err := b.run(s.ID, run.FailTask{Slot: slot, Epoch: r.Epoch, Error: domain.Clip(r.Error, domain.MaxReasonLength), Tail: r.Tail})
 		b.refused(err)
+		if err == nil && l.Unit == run.UnitTrain {
+			b.late(slot, r) // what was trained before the trainer failed lies in snapshots of the agent
+		}
 	case l.Unit == run.UnitInit && r.Init != nil:
 		_, err := b.run(s.ID, run.Initialise{Slot: slot, Epoch: r.Epoch, Base: r.Init.Base, Layout: r.Init.Layout, Params: r.Init.Params})
 		b.refused(err)

@@ -100,6 +100,9 @@ func (b *chunkBook) adopt(e event.Envelope, d *run.DeltaAdopted, base, former do
 	k := delivery{d.Epoch, d.Number}
 	b.adopted[k] = ""
 	b.w.mark(markAdopted)
+	if b.w.left[d.Slot] == d.Late {
+		b.w.mark(markLeftAdopted)
+	}
 	if d.Base != base {
 		b.adopted[k] = d.Base
 		b.w.mark(markAdoptedBefore)

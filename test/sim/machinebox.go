@@ -23,6 +23,7 @@ type machineBox struct {
 	starts   int
 
 	cache map[domain.Digest][]byte // disk
+	disks []*slotDisk              // of it, what the slots keep
 	pins  []pin
 
 	cutUp, cutDown time.Duration // until then nothing passes
@@ -70,7 +71,11 @@ func (m *machineBox) start() {
 	p := &process{m: m, inc: domain.Incarnation(fmt.Sprintf("%s-i%d", m.opt.ID, m.starts)), began: m.w.k.now}
 	p.core = agent.NewCore(agent.CoreConfig{Incarnation: p.inc, Slots: m.opt.Slots, Seed: m.luck.Uint64(), IdleClose: 10 * m.w.opt.Timing.Lease})
 	for i := range m.opt.Slots {
-		p.slots = append(p.slots, &slotBox{p: p, index: i})
+		if len(m.disks) == i {
+			m.disks = append(m.disks, &slotDisk{})
+		}
+		p.slots = append(p.slots, &slotBox{p: p, index: i, disk: m.disks[i]})
+		m.find(p.core, i)
 	}
 	m.proc = p
 	m.say("agent starts for the %d. time", m.starts)
@@ -89,6 +94,9 @@ func (m *machineBox) kill(why string) {
 
 func (m *machineBox) wipe() {
 	m.cache, m.pins = map[domain.Digest][]byte{}, nil
+	for _, d := range m.disks {
+		d.clear()
+	}
 }
 
 // cutOff is the end of a revoked machine's connection.

@@ -42,6 +42,7 @@ const (
 	markSecondHub
 	markGrown
 	markFedBack
+	markLeftAdopted
 	markCount
 )
 
@@ -59,6 +60,7 @@ func (m mark) String() string {
 		"a late delta cut to its prefix", "a late delta counted",
 		"orphans collected", "a second hub refused",
 		"a base made from the one before and an increment", "what a delta lost given back to the next one",
+		"work that a killed process had left adopted",
 	}[m]
 }
 

@@ -22,17 +22,13 @@ type slotBox struct {
 	epoch domain.Epoch
 
 	run     domain.RunID
+	round   int
 	spec    run.Spec
 	data    run.Dataset
 	weights weights
 	chunks  []domain.ChunkID // that the weights hold on top of their base
-	snaps   map[int]snapshot
+	disk    *slotDisk
 	lost    map[domain.Digest]lost // by the delta that lost it
-}
-
-type snapshot struct {
-	weights weights
-	chunks  []domain.ChunkID
 }
 
 // work names the delta that an agent was asked for.
@@ -132,7 +128,7 @@ func (s *slotBox) abandon(keep bool) {
 	s.token++
 	s.busy = false
 	if !keep {
-		s.snaps = nil
+		s.disk.clear()
 	}
 }
 
@@ -170,7 +166,7 @@ func (s *slotBox) prepared(e agent.Prepare) {
 	if s.broken() {
 		return
 	}
-	s.snaps = nil
+	s.disk.clear()
 	r, err := blob.Open(context.Background(), e.Job.Data.Blob, s.p.m.fetch)
 	if err == nil {
 		_, err = io.Copy(io.Discard, r)
@@ -179,7 +175,7 @@ func (s *slotBox) prepared(e agent.Prepare) {
 		s.transferError(err, false)
 		return
 	}
-	s.run, s.spec, s.data = e.Run, e.Job.Spec, e.Job.Data
+	s.run, s.round, s.spec, s.data = e.Run, e.Round, e.Job.Spec, e.Job.Data
 	if want := e.Job.Layout; want != "" && want != safetensors.LayoutDigest(layout(tensorName)) {
 		fail("%s is told layout %s", s.p.m.opt.ID, want)
 	}
@@ -231,13 +227,9 @@ func (s *slotBox) batch(e agent.Train, left int, began time.Duration) {
 		}
 		s.weights = s.weights.train(s.p.m.w.bias.seed(s.spec.Seed, e.Chunk), e.Chunk)
 		s.chunks = append(s.chunks[:len(s.chunks):len(s.chunks)], e.Chunk)
-		if s.snaps == nil {
-			s.snaps = map[int]snapshot{}
-		}
 		if e.Boundary > 0 {
-			s.snaps[e.Boundary] = snapshot{s.weights, s.chunks}
+			s.keep(e)
 		}
-		delete(s.snaps, e.Boundary-agent.KeptBoundaries)
 		s.end(agent.ChunkTrained{Slot: s.index, Epoch: e.Epoch, Chunk: e.Chunk, Samples: run.ChunkSamples(s.spec, s.data, e.Chunk),
 			Steps: run.ChunkSteps(s.spec, s.data, e.Chunk), Seconds: (s.p.clock() - began).Seconds(), Loss: 1})
 	})
@@ -246,8 +238,9 @@ func (s *slotBox) batch(e agent.Train, left int, began time.Duration) {
 func (s *slotBox) reset(e agent.Reset) {
 	s.begin(e.Epoch)
 	s.later(s.quick(), func() {
-		snap, ok := s.snaps[e.Boundary]
+		snap, ok := s.disk.snaps[e.Boundary]
 		if e.Boundary == 0 {
+			s.disk.clear()
 			w, err := s.p.m.base(e.Base)
 			if err != nil {
 				s.transferError(err, false)
@@ -281,7 +274,8 @@ func (m *machineBox) poisoned(id domain.RunID) poison {
 func (s *slotBox) makeDelta(e agent.MakeDelta) {
 	s.begin(e.Epoch)
 	s.later(s.quick(), func() {
-		snap, ok := s.snaps[e.Boundary]
+		s.disk.rename(e)
+		snap, ok := s.disk.snaps[e.Boundary]
 		if !ok {
 			s.transferError(domain.NotFound("make delta", "the snapshot is gone", ""), true)
 			return

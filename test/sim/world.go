@@ -45,6 +45,7 @@ type world struct {
 	past     *past
 	writes   int // steps that wrote something
 	made     map[work][]product
+	left     map[domain.SlotID]domain.Epoch // leases of which a killed process has left work, the newest
 	models   map[domain.Digest]weights
 	kept     map[domain.Digest]bool // blobs that merged rounds name
 	injected [faultCount]int
@@ -59,7 +60,7 @@ var epoch = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 func newWorld(opt options, what wrong, out io.Writer) *world {
 	w := &world{
 		opt: opt, tr: newTrace(out), bias: bias{what: what}, reg: event.NewRegistry(), byID: map[domain.MachineID]*machineBox{},
-		made: map[work][]product{}, models: map[domain.Digest]weights{}, kept: map[domain.Digest]bool{}, acked: map[domain.CommandID]bool{},
+		made: map[work][]product{}, left: map[domain.SlotID]domain.Epoch{}, models: map[domain.Digest]weights{}, kept: map[domain.Digest]bool{}, acked: map[domain.CommandID]bool{},
 	}
 	run.Register(w.reg)
 	machine.Register(w.reg)

@@ -1,0 +1,153 @@
+package cache
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"tensorturn/domain"
+)
+
+// maxWorkLines bounds the notes of one contribution: twice its chunks (8,192), since a cut has some of them trained again.
+const maxWorkLines = 16_384
+
+// Line notes one boundary beside its snapshot, so that the next process of this machine knows what the snapshot holds. A
+// line with Chunk nil says that the first Boundary chunks go on under the names of this line.
+type Line struct {
+	Run      domain.RunID    `json:"run"`
+	Epoch    domain.Epoch    `json:"epoch"`
+	Round    int             `json:"round"`
+	Number   int             `json:"number"` // of the contribution
+	Boundary int             `json:"boundary"`
+	Chunk    *domain.ChunkID `json:"chunk,omitempty"` // the boundary's newest
+	Steps    int             `json:"steps,omitempty"`
+	Seconds  float64         `json:"seconds,omitempty"`
+	Loss     float64         `json:"loss,omitempty"`
+	Sum      string          `json:"sum,omitempty"` // SHA-256 of the snapshot, hexadecimal
+}
+
+// Work is what a slot has trained for one contribution: Lines[i] is of boundary i+1 and names a chunk. The names are those
+// of the newest line.
+type Work struct {
+	Run    domain.RunID
+	Epoch  domain.Epoch
+	Round  int
+	Number int
+	Lines  []Line
+}
+
+// WorkOf folds the lines of a slot in the order of their writing. A line that does not follow from those before it ends
+// what is believed: the rest is as if it had never been written.
+func WorkOf(lines []Line) Work {
+	var w Work
+	for _, l := range lines {
+		same := w.Run == l.Run && w.Epoch == l.Epoch && w.Round == l.Round && w.Number == l.Number
+		switch {
+		case l.Chunk == nil && l.Run == w.Run && l.Boundary >= 1 && l.Boundary <= len(w.Lines):
+			w.Epoch, w.Round, w.Number, w.Lines = l.Epoch, l.Round, l.Number, w.Lines[:l.Boundary:l.Boundary]
+		case l.Chunk == nil:
+			return w
+		case l.Boundary == 1:
+			w = Work{Run: l.Run, Epoch: l.Epoch, Round: l.Round, Number: l.Number, Lines: []Line{l}}
+		case same && l.Boundary > 1 && l.Boundary <= len(w.Lines)+1:
+			w.Lines = append(w.Lines[:l.Boundary-1:l.Boundary-1], l)
+		default:
+			return w
+		}
+	}
+	return w
+}
+
+// Note adds a line. It is not synced: a process that is killed leaves what it has written, and after a loss of power the sums
+// tell. A contribution's first boundary begins the notes anew.
+func (s *Snapshots) Note(l Line) error {
+	flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	if l.Boundary == 1 && l.Chunk != nil {
+		flags, s.lines = os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0
+	}
+	if s.lines >= maxWorkLines {
+		return nil // the next process finds less
+	}
+	if l.Chunk != nil {
+		sum, ok := s.sums[l.Boundary]
+		domain.Assert(ok, "a boundary is noted after its snapshot was saved")
+		l.Sum = hex.EncodeToString(sum[:])
+	}
+	b, err := json.Marshal(l)
+	if err != nil {
+		return domain.Invalid("note a boundary", err.Error(), "")
+	}
+	f, err := os.OpenFile(s.notes(), flags, 0o600)
+	if err != nil {
+		return diskError("note a boundary", err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return diskError("note a boundary", err)
+	}
+	s.lines++
+	return nil
+}
+
+// Found is what an earlier process has left of this slot, with the boundaries whose snapshots are there, ascending; ok is
+// false when that is nothing. Whether a snapshot has the bytes that were saved shows when it is read.
+func (s *Snapshots) Found() (w Work, boundaries []int, ok bool) {
+	f, err := os.Open(s.notes())
+	if err != nil {
+		return Work{}, nil, false
+	}
+	defer func() { _ = f.Close() }()
+	var lines []Line
+	in := bufio.NewReaderSize(f, 1<<12)
+	for len(lines) < maxWorkLines {
+		b, err := in.ReadSlice('\n')
+		var l Line
+		if err != nil || json.Unmarshal(bytes.TrimSpace(b), &l) != nil {
+			break // torn, or no line of ours
+		}
+		lines = append(lines, l)
+	}
+	w = WorkOf(lines)
+	for i, l := range w.Lines {
+		sum, err := hex.DecodeString(l.Sum)
+		if err != nil || len(sum) != sha256.Size {
+			continue
+		}
+		if info, err := os.Lstat(s.path(i + 1)); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		s.sums[i+1] = [sha256.Size]byte(sum)
+		boundaries = append(boundaries, i+1)
+	}
+	s.lines = len(lines)
+	return w, boundaries, len(boundaries) > 0
+}
+
+func (s *Snapshots) notes() string { return filepath.Join(s.dir, "work.jsonl") }
+
+// clearSlots removes what slots from the first one on have left, which this machine has no more.
+func (c *Cache) clearSlots(first int) error {
+	dirs, err := os.ReadDir(filepath.Join(c.dir, slotsDir))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return diskError("clear snapshots", err)
+	}
+	for _, d := range dirs {
+		if n, err := strconv.Atoi(d.Name()); err == nil && n >= 0 && n < first {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(c.dir, slotsDir, d.Name())); err != nil {
+			return diskError("clear snapshots", err)
+		}
+	}
+	return nil
+}
