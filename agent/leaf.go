@@ -15,7 +15,7 @@ import (
 
 // Watching of the link. Programs inside the leafnode never see an outage, so the transport looks for itself.
 const (
-	linkLook  = 500 * time.Millisecond // how often the link is looked at
+	linkLook  = 100 * time.Millisecond // how often the link is looked at: as long may work wait for a link that is back
 	linkLimit = 10 * time.Minute       // without an answer for this long the leafnode is made anew
 )
 

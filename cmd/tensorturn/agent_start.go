@@ -37,7 +37,7 @@ func agentStart(a *app) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&hub, "hub", "", "https URL of the hub, to join it when this machine has not joined yet")
 	f.Float64Var(&o.throttle, "throttle", 1, "fraction of its speed at which this machine trains, for trials")
-	f.DurationVar(&o.reconnect, "reconnect", 0, "longest wait before the link is dialled again (10s when 0)")
+	f.DurationVar(&o.reconnect, "reconnect", 0, "longest wait before the link is dialled again (2.5s when 0)")
 	f.Int64Var(&o.cacheBytes, "cache", 20<<30, "bytes of data, weights and deltas kept on disk")
 	f.IntVar(&o.room, "serve", defaultRoom, "deployed models that this machine may hold for predictions, beside its slots; 0 for none")
 	f.Var((*byteSize)(&o.memory), "serve-memory", "memory of all of them")

@@ -2,11 +2,8 @@ package main
 
 import (
 	"fmt"
-	"maps"
-	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,11 +18,11 @@ import (
 // churnMachines are the machines of a churn, each with a trainer that is a process of its own.
 const churnMachines = 8
 
-// churnChunk is a chunk in samples: half a second of a steady trainer.
-const churnChunk = 8 * 96
-
-// Rounds are of churnRound chunks: ten seconds of all machines.
-const churnRound = churnMachines * 20
+// churnChunk is a chunk in samples: half a second of a steady trainer, twelve batches.
+const (
+	churnBatch = 64
+	churnChunk = 12 * churnBatch
+)
 
 // churnNames names them.
 func churnNames() []string {
@@ -36,22 +33,12 @@ func churnNames() []string {
 	return out
 }
 
-// contributionCost is what a contribution takes a slot besides training, in seconds, about: asking, encoding, upload, inspection.
-const contributionCost = 0.05
-
-// perContribution is how many chunks a slot should turn in at a time when one in every is killed: what an owner of machines that
-// come and go sets as max_chunks_per_contribution. A contribution costs c, a death half of what is in hand: T = sqrt(2·c·every).
-func perContribution(every time.Duration) int {
-	t := math.Sqrt(2 * contributionCost * every.Seconds())
-	return min(20, max(2, int(t/0.5)))
-}
-
 // churning kills something at random, evenly over the time, and compares what was counted with what the machines could have done
 // in the time they were there.
 func churning(o options, bin string) error {
 	return kit.InBed(os.Stderr, func(b *kit.Bed) {
 		w := newWorld(b, bin, false, o.seed)
-		r := w.churned(o.faults, time.Duration(o.minutes*float64(time.Minute)))
+		r := w.churned(o)
 		fmt.Println(r)
 		if r.efficiency < o.least {
 			b.Errorf("efficiency %.3f, want %.2f at least", r.efficiency, o.least)
@@ -85,6 +72,8 @@ type presence struct {
 	total map[string]time.Duration
 	gone  []gap // of each machine
 	hub   time.Duration
+
+	hubGone []gap
 }
 
 type gap struct {
@@ -108,6 +97,16 @@ func (p *presence) off(name string) {
 	p.gone = append(p.gone, gap{name: name, from: time.Now()})
 }
 
+// end ends the measurement with everybody there.
+func (p *presence) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, at := range p.since {
+		p.total[name] += time.Since(at)
+		delete(p.since, name)
+	}
+}
+
 // back notes the end of the machine's newest absence.
 func (p *presence) back(name string) {
 	p.on(name)
@@ -121,8 +120,10 @@ func (p *presence) back(name string) {
 	}
 }
 
-func (w *world) churned(faults int, length time.Duration) churned {
+func (w *world) churned(o options) churned {
 	names := churnNames()
+	faults, length := o.faults, time.Duration(o.minutes*float64(time.Minute))
+	w.Pool.Lease = o.lease
 	w.StartHub("--min-free", "1048576")
 	w.witness = watch(w)
 	there := &presence{since: map[string]time.Time{}, total: map[string]time.Duration{}}
@@ -130,7 +131,7 @@ func (w *world) churned(faults int, length time.Duration) churned {
 	for _, n := range names {
 		w.agents[n] = w.StartAgent(n)
 	}
-	id := w.Submit(w.churnSpec("churn", perContribution(length*churnMachines*3/time.Duration(2*faults)), int(solo*float64(len(names))*length.Seconds()*2)))
+	id := w.Submit(w.churnSpec("churn", churnMachines*o.share, int(solo*float64(len(names))*length.Seconds()*2)))
 	w.AwaitRun(id, "all to work", func(r runs.Run) bool { return len(r.Slots) == len(names) })
 	began, first := time.Now(), w.show(id).Ledger.Counted
 	for _, n := range names {
@@ -152,6 +153,7 @@ func (w *world) churned(faults int, length time.Duration) churned {
 			at := time.Now()
 			w.StartHub("--min-free", "1048576")
 			there.hub += time.Since(at)
+			there.hubGone = append(there.hubGone, gap{from: at, to: time.Now()})
 		case "agent":
 			n := names[w.rng.IntN(len(names))]
 			out.faults[kind]++
@@ -170,10 +172,9 @@ func (w *world) churned(faults int, length time.Duration) churned {
 	}
 	work.Wait()
 	r := w.show(id)
-	out.took, out.counted = time.Since(began), r.Ledger.Counted-first
-	for _, n := range names {
-		there.off(n)
-	}
+	ended := time.Now()
+	out.took, out.counted = ended.Sub(began), r.Ledger.Counted-first
+	there.end()
 	present := 0.0
 	for _, d := range there.total {
 		present += d.Seconds()
@@ -192,7 +193,10 @@ func (w *world) churned(faults int, length time.Duration) churned {
 	r = w.over(id)
 	out.expired, out.requeued, out.rounds = r.Totals.Expired, r.Totals.Requeued, r.Rounds.Merged
 	out.absent = w.absent(id, there)
-	w.where(id, began, present)
+	w.ledger(id, began, ended, there).print(os.Stdout)
+	if out.absent > 0 {
+		w.Errorf("%d times a machine that was there from the opening of a round to its closing is not in its merge", out.absent)
+	}
 	w.intact()
 	w.once(id)
 	return out
@@ -213,16 +217,16 @@ func (w *world) awaitBack(n string, there *presence, work *sync.WaitGroup) {
 	})
 }
 
-// churnSpec is a run of about n samples of a process trainer whose speed does not depend on what else this machine does. Rounds
-// take ten seconds of all machines, and a slot turns in at most most chunks at a time: what dies with a machine is at most that.
-func (w *world) churnSpec(name string, most, n int) string {
+// churnSpec is a run of about n samples, in rounds of the given number of chunks, of a process trainer whose speed does not depend
+// on what else this machine does.
+func (w *world) churnSpec(name string, round, n int) string {
 	exe, err := os.Executable()
 	w.Must(err)
 	code := w.TempDir()
 	w.Must(os.WriteFile(filepath.Join(code, "README"), []byte("the program is elsewhere\n"), 0o600))
-	const samples = churnRound * churnChunk
-	return fmt.Sprintf("name: %s\ntrainer: process\ncommand: [%q, %q]\ncode: %s\nbatch: 8\nchunk: %d\nepochs: %d\nround: {chunks: %d}\nmax_chunks_per_contribution: %d\n"+
-		"data: {samples: %d, heldout: 8, features: %d, classes: %d}\n", name, exe, asSteady, code, churnChunk, max(1, n/samples), churnRound, most, samples, plain.Features, plain.Classes)
+	samples := round * churnChunk
+	return fmt.Sprintf("name: %s\ntrainer: process\ncommand: [%q, %q]\ncode: %s\nbatch: %d\nchunk: %d\nepochs: %d\nround: {chunks: %d}\n"+
+		"data: {samples: %d, heldout: 8, features: %d, classes: %d}\n", name, exe, asSteady, code, churnBatch, churnChunk, max(1, n/samples), round, samples, plain.Features, plain.Classes)
 }
 
 // soloSpeed is what one machine trains when nobody disturbs it, in samples a second.
@@ -282,49 +286,4 @@ func (p *presence) wasGone(name string, from, to time.Time) bool {
 		}
 	}
 	return false
-}
-
-// where says what became of the time the machines were there: training what counted, training what was lost, and the rest by what
-// the slot did before its next chunk.
-func (w *world) where(id domain.RunID, began time.Time, present float64) {
-	trained := 0.0
-	last := map[domain.SlotID]time.Time{}
-	cause := map[domain.SlotID]string{}
-	idle := map[string]float64{}
-	count := map[string]int{}
-	for _, e := range w.Events() {
-		if e.Agg != string(id) || e.Time.Before(began) {
-			continue
-		}
-		note := func(s domain.SlotID, why string) { cause[s] = why }
-		switch d := e.Data.(type) {
-		case *run.ChunkTrained:
-			trained += d.Seconds
-			if at, ok := last[d.Slot]; ok {
-				if gap := e.Time.Sub(at).Seconds() - d.Seconds; gap > 0 {
-					idle[cause[d.Slot]] += gap
-					count[cause[d.Slot]]++
-				}
-			}
-			last[d.Slot] = e.Time
-			cause[d.Slot] = "between chunks"
-		case *run.ContributionAccepted:
-			note(d.Slot, "after a contribution")
-		case *run.LeaseExpired:
-			note(d.Slot, "after its agent was killed")
-		case *run.TaskFailed:
-			note(d.Slot, "after its trainer was killed")
-		case *run.RoundMerged:
-			for s := range cause {
-				if cause[s] == "after a contribution" {
-					cause[s] = "over a merge"
-				}
-			}
-		}
-	}
-	fmt.Printf("of %.0f slot-seconds: %.3f training", present, trained/present)
-	for _, k := range slices.Sorted(maps.Keys(idle)) {
-		fmt.Printf(", %.3f %s (%d)", idle[k]/present, k, count[k])
-	}
-	fmt.Println()
 }

@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"flag"
+	"math"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"tensorturn/domain"
 )
 
 var program string
@@ -136,11 +139,41 @@ func TestLossOfPower(t *testing.T) {
 	}
 }
 
-// Machines that die often turn in less at a time, within bounds.
-func TestPerContribution(t *testing.T) {
-	for every, want := range map[time.Duration]int{time.Second: 2, time.Minute: 4, 24 * time.Hour: 20} {
-		if got := perContribution(every); got != want {
-			t.Errorf("a death every %s: %d chunks at a time, want %d", every, got, want)
+// The ledger of seconds: every second of a slot that is there is booked once, under the right name.
+func TestSecondsOfASlot(t *testing.T) {
+	began := time.Unix(1000, 0)
+	at := func(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }
+	a := &account{sums: seconds{}, at: began, now: between, held: map[domain.ChunkID]float64{}}
+	a.until(at(1), preparing)
+	a.trained(at(4), map[domain.ChunkID]float64{1: 2})       // 1 s between, 1 s preparing, 2 s training
+	a.until(at(5), noHub)                                    // the hub dies
+	a.until(at(7), noLink)                                   // and is back
+	a.trained(at(9), map[domain.ChunkID]float64{2: 2, 3: 2}) // 1 s waited for nothing: four of the last five were training
+	a.until(at(9.5), sending)
+	a.broke(at(10), starting) // killed in the middle
+	a.away = true
+	a.until(at(20), starting)
+	a.away = false
+	a.until(at(21), sending)
+	a.until(at(22), turned)
+	a.sums[counted] += a.held[1] + a.held[2]
+	delete(a.held, 1)
+	delete(a.held, 2)
+	a.lose() // 3 was not adopted
+	a.until(at(23), idle)
+	a.rename(turned, others)
+	a.flush()
+	want := seconds{between: 1 + 1, preparing: 1, counted: 4, thrown: 2, torn: 0.5, sending: 0.5 + 1, starting: 1, others: 1}
+	total := 0.0
+	for k, v := range want {
+		if math.Abs(a.sums[k]-v) > 1e-9 {
+			t.Errorf("%s: %.2f s, want %.2f", k, a.sums[k], v)
 		}
+	}
+	for _, v := range a.sums {
+		total += v
+	}
+	if total != 13 { // 23 less the ten away
+		t.Errorf("booked %.2f s of 13: %v", total, a.sums)
 	}
 }
