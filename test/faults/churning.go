@@ -132,8 +132,7 @@ func (w *world) churned(o options) churned {
 		w.agents[n] = w.StartAgent(n)
 	}
 	id := w.Submit(w.churnSpec("churn", churnMachines*o.share, int(solo*float64(len(names))*length.Seconds()*2)))
-	w.AwaitRun(id, "all to work", func(r runs.Run) bool { return len(r.Slots) == len(names) })
-	began, first := time.Now(), w.show(id).Ledger.Counted
+	w.AwaitRun(id, "all to work, and the first round to be merged", func(r runs.Run) bool { return len(r.Slots) == len(names) && r.Rounds.Merged > 0 })
 	for _, n := range names {
 		there.on(n)
 	}
@@ -171,14 +170,14 @@ func (w *world) churned(o options) churned {
 		}
 	}
 	work.Wait()
-	r := w.show(id)
-	ended := time.Now()
-	out.took, out.counted = ended.Sub(began), r.Ledger.Counted-first
+	last := w.show(id).Rounds.Merged + 1
+	r := w.AwaitRun(id, "the last round to be merged", func(r runs.Run) bool { return r.Rounds.Merged >= last })
 	there.end()
-	present := 0.0
-	for _, d := range there.total {
-		present += d.Seconds()
-	}
+	began, ended, done := w.span(id, last)
+	out.took, out.counted = ended.Sub(began), done
+	ledger := w.ledger(id, began, ended, there)
+	ledger.print(os.Stdout)
+	present := ledger.total()
 	// On a machine that others use as well the trial of one may have come at a bad moment: the fastest of all counts, against us.
 	speed := solo
 	for _, s := range r.Slots {
@@ -193,13 +192,37 @@ func (w *world) churned(o options) churned {
 	r = w.over(id)
 	out.expired, out.requeued, out.rounds = r.Totals.Expired, r.Totals.Requeued, r.Rounds.Merged
 	out.absent = w.absent(id, there)
-	w.ledger(id, began, ended, there).print(os.Stdout)
 	if out.absent > 0 {
 		w.Errorf("%d times a machine that was there from the opening of a round to its closing is not in its merge", out.absent)
 	}
 	w.intact()
 	w.once(id)
 	return out
+}
+
+// span is the time from the end of the first round to the end of the last one, and the samples counted in it: whole rounds, so that
+// what is in hand at either end makes no difference.
+func (w *world) span(id domain.RunID, last int) (began, ended time.Time, counted int64) {
+	sum := int64(0)
+	for _, e := range w.Events() {
+		if e.Agg != string(id) {
+			continue
+		}
+		switch d := e.Data.(type) {
+		case *run.RoundClosed:
+			if began.IsZero() {
+				began = e.Time
+			}
+			if d.Round <= last {
+				ended, counted = e.Time, sum
+			}
+		case *run.ContributionAccepted:
+			if !began.IsZero() {
+				sum += d.Samples
+			}
+		}
+	}
+	return began, ended, counted
 }
 
 // awaitBack notes when the machine has come back. Its process is new; the hub tells.

@@ -46,6 +46,8 @@ type account struct {
 	sums    seconds
 	at      time.Time
 	now     string
+	before  string  // what the slot did when the hub went away
+	owed    float64 // seconds of chunks that were more than there was time, since clocks differ by milliseconds
 	pending []stretch
 	fresh   bool // the agent or the trainer has just begun
 	away    bool
@@ -67,7 +69,7 @@ func (a *account) until(t time.Time, next string) {
 // trained takes the chunks that were told at t: their seconds are the last ones before it.
 func (a *account) trained(t time.Time, chunks map[domain.ChunkID]float64) {
 	a.until(t, between)
-	left := 0.0
+	left := a.owed
 	for _, c := range slices.Sorted(maps.Keys(chunks)) {
 		a.sums[thrown] += a.held[c] // trained before, and once more now
 		a.held[c] = chunks[c]
@@ -78,6 +80,7 @@ func (a *account) trained(t time.Time, chunks map[domain.ChunkID]float64) {
 		a.pending[i].long -= eaten
 		left -= eaten
 	}
+	a.owed = left
 	a.flush()
 	a.fresh = false
 }
@@ -146,10 +149,8 @@ func (w *world) ledger(id domain.RunID, began, ended time.Time, there *presence)
 	}
 	for _, a := range accounts {
 		a.until(ended, idle)
+		a.lose()
 		a.flush()
-		for _, s := range a.held { // in hand at the end: as good as counted
-			sums[counted] += s
-		}
 	}
 	return sums
 }
@@ -207,6 +208,14 @@ func ofRun(events []event.Envelope, id domain.RunID) []moment {
 	return out
 }
 
+// back is what the slot does when the hub is back: it waits as before, or it may have nothing to train for want of a word.
+func (a *account) back() string {
+	if a.before == between || a.before == preparing {
+		return noLink
+	}
+	return a.before
+}
+
 // lose books what the slot holds at the end of a round and nobody has counted.
 func (a *account) lose() {
 	for _, s := range a.held {
@@ -227,17 +236,23 @@ func (p *presence) moments(names map[string]domain.SlotID) []moment {
 		}
 	}
 	for _, g := range p.hubGone {
-		out = append(out, moment{g.from, "", func(a *account) { a.until(g.from, noHub) }}, moment{g.to, "", func(a *account) { a.until(g.to, noLink) }})
+		out = append(out, moment{g.from, "", func(a *account) { a.before = a.now; a.until(g.from, noHub) }}, moment{g.to, "", func(a *account) { a.until(g.to, a.back()) }})
 	}
 	return out
 }
 
-// print writes the table, the greatest first.
-func (s seconds) print(out io.Writer) {
+// total is how many seconds the slots were connected, the hub's absences included.
+func (s seconds) total() float64 {
 	total := 0.0
 	for _, k := range slices.Sorted(maps.Keys(s)) {
 		total += s[k]
 	}
+	return total
+}
+
+// print writes the table, the greatest first.
+func (s seconds) print(out io.Writer) {
+	total := s.total()
 	fmt.Fprintf(out, "| what became of the seconds of connected slots | s | share |\n|---|---|---|\n")
 	for _, k := range slices.SortedFunc(maps.Keys(s), func(a, b string) int { return cmp.Or(cmp.Compare(s[b], s[a]), cmp.Compare(a, b)) }) {
 		if s[k] >= 0.05 {
