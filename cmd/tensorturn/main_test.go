@@ -14,6 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"tensorturn/agent/device"
+	"tensorturn/agent/trainer/process/sandbox"
 	"tensorturn/broker/identity"
 	"tensorturn/projections/keys"
 )
@@ -22,7 +24,10 @@ import (
 var update = flag.Bool("update", false, "update the expected texts in testdata")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"tensorturn": func() { os.Exit(execute()) }})
+	if len(os.Args) > 1 && (os.Args[1] == sandbox.HelperWord || os.Args[1] == device.HelperWord) {
+		main() // agents in these tests start their helpers from this very file
+	}
+	testscript.Main(m, map[string]func(){"tensorturn": main, "openfiles": printOpenFiles})
 }
 
 // TestScripts types commands as a person does, against hubs and agents that are copies of this test's own binary, and
