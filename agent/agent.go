@@ -36,7 +36,10 @@ type Config struct {
 	// Labels are what the owner gave the agent for requirements of runs.
 	Labels map[string]string
 	// Away says why a slot cannot or shall not work now, nil when it can; it must not wait. Nil: all can.
-	Away     func(slot int) *wire.Away
+	Away func(slot int) *wire.Away
+	// Measure takes a benchmark, while no slot has work; it ends soon after ctx does, and goes on where it was when it is called again.
+	// Nil: this machine is never measured.
+	Measure  func(ctx context.Context) (machine.Score, error)
 	Devices  []string // by slot: the UUID of its GPU, empty for the CPU; nil: all are of the CPU
 	Throttle float64  // slows trainers to this fraction of their speed, for trials; 0 and 1 leave them alone
 
@@ -53,7 +56,7 @@ type Config struct {
 }
 
 // Agent runs Core: one loop goroutine owns it, one worker per slot performs, and three more talk to the hub, send blobs
-// again and keep files; one loads deployed models, where it has some. Start may fail; Stop ends all of them and waits.
+// again and keep files; one loads deployed models, where it has some, and one measures the machine. Start may fail; Stop ends all of them and waits.
 type Agent struct {
 	cfg     Config
 	core    *Core
@@ -69,6 +72,7 @@ type Agent struct {
 	chores  *mailbox[Effect]
 	pieces  []wire.LogPiece // for the next sync; the talker's own
 	server  *server         // nil: no models
+	bench   *bencher        // nil: never measured
 	told    uint64          // number of the vitals that the hub has; the talker's own
 
 	cancelSync context.CancelFunc // of the newest sync; owned by the loop
@@ -119,6 +123,9 @@ func New(cfg Config) (*Agent, error) {
 	}
 	if cfg.Models != nil && cfg.Questions != nil && cfg.Room > 0 {
 		a.server = newServer(cfg.Models, cfg.Questions, cfg.Room, a.hint, cfg.Log)
+	}
+	if cfg.Measure != nil {
+		a.bench = newBencher(cfg.Measure, a.hint, cfg.Log)
 	}
 	return a, nil
 }
@@ -220,6 +227,9 @@ func (a *Agent) run(ctx context.Context) {
 	wg.Go(func() { a.keep(ctx) })
 	if a.server != nil {
 		wg.Go(func() { a.server.run(ctx) })
+	}
+	if a.bench != nil {
+		wg.Go(func() { a.bench.run(ctx) })
 	}
 	reason := a.loop(ctx)
 	cancel()

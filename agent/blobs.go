@@ -58,7 +58,7 @@ func (h *HTTPBlobs) Missing(ctx context.Context, ds []domain.Digest) ([]domain.D
 	if err != nil {
 		return nil, fmt.Errorf("ask for missing parts: %w", err)
 	}
-	answer, err := h.do(ctx, http.MethodPost, "missing", body, maxReplyBytes, nil)
+	answer, err := h.do(ctx, http.MethodPost, "/blobs/missing", body, maxReplyBytes, nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask for missing parts: %w", err)
 	}
@@ -83,7 +83,7 @@ func (h *HTTPBlobs) Missing(ctx context.Context, ds []domain.Digest) ([]domain.D
 
 // Put implements Blobs.
 func (h *HTTPBlobs) Put(ctx context.Context, d domain.Digest, data []byte, moved func(int64)) error {
-	if _, err := h.do(ctx, http.MethodPut, string(d), data, maxReplyBytes, moved); err != nil {
+	if _, err := h.do(ctx, http.MethodPut, "/blobs/"+string(d), data, maxReplyBytes, moved); err != nil {
 		return fmt.Errorf("send part %s: %w", d.Short(), err)
 	}
 	return nil
@@ -91,7 +91,7 @@ func (h *HTTPBlobs) Put(ctx context.Context, d domain.Digest, data []byte, moved
 
 // Get implements Blobs.
 func (h *HTTPBlobs) Get(ctx context.Context, d domain.Digest, moved func(int64)) ([]byte, error) {
-	data, err := h.do(ctx, http.MethodGet, string(d), nil, domain.MaxPartBytes, moved)
+	data, err := h.do(ctx, http.MethodGet, "/blobs/"+string(d), nil, domain.MaxPartBytes, moved)
 	if err != nil {
 		return nil, fmt.Errorf("fetch part %s: %w", d.Short(), err)
 	}
@@ -101,8 +101,8 @@ func (h *HTTPBlobs) Get(ctx context.Context, d domain.Digest, moved func(int64))
 	return data, nil
 }
 
-// do makes one request and reads its whole answer. It ends when nothing has moved for the stall limit.
-func (h *HTTPBlobs) do(ctx context.Context, method, name string, body []byte, limit int64, moved func(int64)) ([]byte, error) {
+// do makes one request for a path of the hub and reads its whole answer. It ends when nothing has moved for the stall limit.
+func (h *HTTPBlobs) do(ctx context.Context, method, path string, body []byte, limit int64, moved func(int64)) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(h.stall, func() { cancel(errStalled) })
@@ -117,7 +117,7 @@ func (h *HTTPBlobs) do(ctx context.Context, method, name string, body []byte, li
 	if err != nil {
 		return nil, fmt.Errorf("sign the request: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, h.base+"/blobs/"+name, nil)
+	req, err := http.NewRequestWithContext(ctx, method, h.base+path, nil)
 	if err != nil {
 		return nil, err
 	}

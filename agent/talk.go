@@ -73,6 +73,9 @@ func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 	if a.server != nil {
 		s.request.Holding = a.server.holding()
 	}
+	if a.bench != nil {
+		s.request.Bench = a.bench.result()
+	}
 	measured := a.told
 	if a.cfg.Vitals != nil {
 		if v, n := a.cfg.Vitals(); n != a.told {
@@ -96,6 +99,9 @@ func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 	if err == nil {
 		if a.server != nil && reply.Error == nil {
 			a.server.hold(reply.Holds)
+		}
+		if a.bench != nil && reply.Error == nil {
+			a.bench.hear(reply)
 		}
 		a.told = measured
 		a.pieces = a.read(reply.Logs) // those that were sent have arrived

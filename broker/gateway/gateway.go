@@ -154,6 +154,7 @@ type Gateway struct {
 	replays    chan struct{} // one at a time
 	streams    *admission    // of events
 	downloads  *admission    // of this program
+	links      *admission    // that machines measure
 	binary     fileSum
 	storeSaid  rate.Sometimes // a store that takes nothing is said aloud now and then, not for each part
 }
@@ -166,7 +167,7 @@ func New(cfg Config) *Gateway {
 	g := &Gateway{
 		cfg: cfg, door: cfg.Door, enrolments: rate.NewLimiter(enrolPerSecond, enrolBurst),
 		sockets: newAdmission(maxWebsockets, maxWebsocketsByIP), parts: newPartsInFlight(), replays: make(chan struct{}, 1), streams: newAdmission(maxStreams, maxStreamsByIP),
-		downloads: newAdmission(maxDownloads, maxDownloadsByIP),
+		links: newAdmission(maxLinkTests, maxLinkTests), downloads: newAdmission(maxDownloads, maxDownloadsByIP),
 		storeSaid: rate.Sometimes{First: 1, Interval: storeSaidEvery},
 	}
 	if g.door == nil {
@@ -235,6 +236,9 @@ func (g *Gateway) table() http.Handler {
 		r.Head("/blobs/{digest}", g.blobHead)
 		r.Get("/blobs/{digest}", g.blobGet)
 		r.Put("/blobs/{digest}", g.blobPut)
+		r.Head("/link", g.linkCaller(g.linkTrip))
+		r.Get("/link", g.linkCaller(g.linkDown))
+		r.Put("/link", g.linkCaller(g.linkUp))
 	})
 	r.Group(func(r chi.Router) {
 		r.Use(g.keyed, g.idempotent)
@@ -265,7 +269,7 @@ const apiText = "Every request carries `Authorization: Bearer <key>`: the operat
 	"`GET /api/v1/runs/<run>/export?events_only=` streams a run as one signed file (projections/archive); " +
 	"`GET /api/v1/events?run=&kind=&after=&since=&follow=` streams events as server-sent events with CloudEvents in them, described at " +
 	"`/api/v1/events/schemas` and `/api/v1/events/asyncapi.json`; `GET /metrics` is for Prometheus; `HEAD`, `PUT` and `GET /blobs/<sha256>` carry parts and manifests " +
-	"of at most 8 MiB, and `POST /blobs/missing` says which of `digests` are not stored. Every refusal is application/problem+json."
+	"of at most 8 MiB, and `POST /blobs/missing` says which of `digests` are not stored; `HEAD`, `PUT` and `GET /link?bytes=` move bytes that nobody keeps, with which machines measure their link. Every refusal is application/problem+json."
 
 // api registers huma's routes.
 func (g *Gateway) api(r chi.Router) huma.API {

@@ -29,6 +29,7 @@ type (
 func (g *Gateway) registerMachines(api huma.API) {
 	g.registerPauses(api)
 	g.registerLabels(api)
+	g.registerBench(api)
 	huma.Register(api, op("list-machines", http.MethodGet, "/api/v1/machines", "List machines, oldest first"),
 		func(ctx context.Context, in *Page) (*listBody[fleet.Machine], error) {
 			var all []fleet.Machine

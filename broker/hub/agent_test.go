@@ -5,6 +5,7 @@ import (
 
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
+	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
 )
 
@@ -23,6 +24,8 @@ type fakeAgent struct {
 	stopped bool // and may
 	missing []domain.Digest
 	away    map[int]*wire.Away // slots that cannot work
+	vitals  *machine.Vitals    // told with every sync
+	bench   *wire.Bench
 	last    *wire.SyncReply
 }
 
@@ -60,7 +63,8 @@ func (a *fakeAgent) incarnation() domain.Incarnation {
 // request is the next sync.
 func (a *fakeAgent) request() wire.SyncRequest {
 	a.counter++
-	r := wire.SyncRequest{Version: wire.Version, Incarnation: a.incarnation(), Counter: a.counter, Stopping: a.stop, Missing: a.missing}
+	r := wire.SyncRequest{Version: wire.Version, Incarnation: a.incarnation(), Counter: a.counter, Stopping: a.stop, Missing: a.missing, Bench: a.bench}
+	r.Beat.Vitals = a.vitals
 	for i := range a.slots {
 		r.Slots = append(r.Slots, a.slots[i].report(i, a.speed))
 		r.Slots[i].Away = a.away[i]

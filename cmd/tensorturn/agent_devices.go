@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"tensorturn/agent"
+	"tensorturn/agent/bench"
 	"tensorturn/agent/device"
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
@@ -95,4 +97,12 @@ func (p *agentProcess) away(slot int) *wire.Away {
 		return &wire.Away{Cause: machine.ByAbsence, Reason: domain.Clip("its GPU is gone: "+why, wire.MaxText)}
 	}
 	return nil
+}
+
+// measure gives what takes benchmarks of this machine, nil when its owner wants none.
+func (p *agentProcess) measure(o agentOptions, blobs *agent.HTTPBlobs, slots []string) func(context.Context) (machine.Score, error) {
+	if o.unmeasured {
+		return nil
+	}
+	return bench.New(bench.Options{Dir: o.dir, Slots: slots, Python: o.python, Throttle: o.throttle, Vitals: p.machine.Vitals, Link: agent.NewLink(blobs)}).Measure
 }

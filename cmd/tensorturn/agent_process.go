@@ -40,6 +40,7 @@ type agentOptions struct {
 	room       int   // deployed models held at most
 	memory     int64 // of deployed models
 	labels     labelList
+	unmeasured bool  // this machine takes no benchmark
 	logger     zerolog.Logger
 }
 
@@ -115,6 +116,7 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 		Incarnation: domain.Incarnation(newID("i")), Slots: o.slots, Build: version, Seed: seed(), StopLimit: o.stopLimit,
 		Transport: p.leaf, Blobs: blobs, Cache: p.cache, Trainer: trainers, Throttle: o.throttle,
 		Vitals: p.machine.Vitals, Devices: given, Away: p.away, Labels: o.labels,
+		Measure: p.measure(o, blobs, given),
 		Sandbox: own.Sandbox(), Logs: trainerLogs{own}, Models: p.models, Questions: p.leaf, Room: o.room,
 		HeadSeq: func(head []byte) (uint64, bool) {
 			seq, _, err := identity.OpenHead(p.keys.HeadKey, head)

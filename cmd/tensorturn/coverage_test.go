@@ -36,6 +36,7 @@ var routesOf = map[string]struct {
 	"key revoke":        {"k-1", []string{"DELETE /api/v1/keys/{id}"}},
 	"log export":        {"r-1 -o $DIR/x", []string{"GET /api/v1/runs/{run}/export"}},
 	"log verify":        {"", []string{"GET /api/v1/log", "POST /api/v1/log/verify"}},
+	"machine bench":     {"m --wait 0s", []string{"POST /api/v1/machines/{id}/bench"}},
 	"machine drain":     {"m", []string{"POST /api/v1/machines/{id}/drain"}},
 	"machine list":      {"", []string{"GET /api/v1/machines"}},
 	"machine pause":     {"m", []string{"POST /api/v1/machines/{id}/pause"}},
@@ -82,7 +83,7 @@ var local = map[string]string{
 }
 
 // besides are the routes that the OpenAPI document names in its description: streams and bytes.
-var besides = []string{"GET /api/v1/log", "GET /api/v1/runs/{run}/export", "GET /api/v1/events", "HEAD /blobs/{digest}", "PUT /blobs/{digest}", "GET /blobs/{digest}", "POST /blobs/missing"}
+var besides = []string{"GET /api/v1/log", "GET /api/v1/runs/{run}/export", "GET /api/v1/events", "HEAD /blobs/{digest}", "PUT /blobs/{digest}", "GET /blobs/{digest}", "POST /blobs/missing", "HEAD /link", "GET /link", "PUT /link"}
 
 // others are operations that no command calls, and why they are there.
 var others = map[string]string{

@@ -138,7 +138,7 @@ func (p *demoProcesses) start(ctx context.Context) (*client, error) {
 }
 
 func (p *demoProcesses) agent(name string, speed float64) (*process, error) {
-	return p.spawn(name, "agent", "start", "--dir", filepath.Join(p.dir, name), "--throttle", fmt.Sprint(p.throttle*speed), "--reconnect", "1s", "--log-level", "warn")
+	return p.spawn(name, "agent", "start", "--dir", filepath.Join(p.dir, name), "--throttle", fmt.Sprint(p.throttle*speed), "--reconnect", "1s", "--log-level", "warn", "--no-bench")
 }
 
 func (p *demoProcesses) online(ctx context.Context, cl *client) (bool, error) {

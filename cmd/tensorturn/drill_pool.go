@@ -66,7 +66,7 @@ func (a *app) startDrillPool(ctx context.Context, dir string, o drillOptions) (*
 }
 
 func (p *drillPool) spawn(name string) (err error) {
-	p.agents[name], err = p.procs.spawn(name, "agent", "start", "--dir", filepath.Join(p.procs.dir, name), "--throttle", fmt.Sprint(p.speed), "--reconnect", "1s", "--log-level", "warn")
+	p.agents[name], err = p.procs.spawn(name, "agent", "start", "--dir", filepath.Join(p.procs.dir, name), "--throttle", fmt.Sprint(p.speed), "--reconnect", "1s", "--log-level", "warn", "--no-bench")
 	return err
 }
 

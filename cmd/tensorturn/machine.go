@@ -17,7 +17,7 @@ import (
 
 func machineCommand(a *app) *cobra.Command {
 	return group("machine", "see and steer the machines of the pool",
-		machineList(a), machineShow(a), machineTop(a),
+		machineList(a), machineShow(a), machineTop(a), machineBench(a),
 		machineVerb(a, "drain", "let a machine finish what it trains, contribute it, and get no more"),
 		machinePause(a, "pause", "pause", "let a machine, or one GPU of it, finish what it trains, contribute it, and get no more"),
 		machinePause(a, "resume", "unpause", "end a pause, a drain or a quarantine"),
@@ -61,6 +61,9 @@ func standing(m fleet.Machine) string {
 	}
 	if m.Contested {
 		s += ", two agents with one key"
+	}
+	if len(m.Slow) > 0 {
+		s += ", slow"
 	}
 	paused := 0
 	for _, slot := range m.Slots {
@@ -113,7 +116,7 @@ func machineShow(a *app) *cobra.Command {
 			if len(m.Labels) > 0 {
 				rows = append(rows, []string{"labels", domain.LabelText(m.Labels)})
 			}
-			rows = append(rows, vitalsOf(m)...)
+			rows = append(append(rows, vitalsOf(m)...), benchOf(m)...)
 			for _, s := range m.Slots {
 				rows = append(rows, []string{"slot " + string(s.Slot), holds(fleet.Machine{Slots: []fleet.Slot{s}})})
 			}

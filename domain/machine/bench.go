@@ -101,7 +101,15 @@ func (RecordBench) isCommand() {}
 
 // BenchWanted gives the number of the benchmark that the machine shall take, 0 for none. The first is wanted when it joins.
 func (s *State) BenchWanted() int {
-	if s.Standing == Revoked || s.Standing == Enrolled || s.Bench != nil && s.Bench.Number >= s.Asked {
+	if s.Standing == Revoked || s.Standing == Enrolled {
+		return 0
+	}
+	return s.benchDue()
+}
+
+// benchDue is BenchWanted of a machine that works.
+func (s *State) benchDue() int {
+	if s.Bench != nil && s.Bench.Number >= s.Asked {
 		return 0
 	}
 	return max(s.Asked, 1)
@@ -137,14 +145,14 @@ func decideAskBench(s *State, c AskBench) ([]event.Data, error) {
 	if s.Standing == Revoked {
 		return nil, domain.Conflict("measure machine "+string(s.ID), "the machine is revoked", "nothing is left to measure")
 	}
-	if s.BenchWanted() > 0 && (!c.Anew || s.AskedAnew) {
+	if s.benchDue() > 0 && (!c.Anew || s.AskedAnew) {
 		return nil, nil
 	}
-	done := 0
+	newest := max(s.Asked, 1)
 	if s.Bench != nil {
-		done = s.Bench.Number
+		newest = max(newest, s.Bench.Number)
 	}
-	return []event.Data{&BenchAsked{Number: max(done, s.Asked) + 1, Reason: reason(c.Reason, "asked by the owner"), Anew: c.Anew}}, nil
+	return []event.Data{&BenchAsked{Number: newest + 1, Reason: reason(c.Reason, "asked by the owner"), Anew: c.Anew}}, nil
 }
 
 func decideRecordBench(s *State, c RecordBench) ([]event.Data, error) {
@@ -247,18 +255,25 @@ func (s *State) evolveBench(d *Benchmarked, at time.Time) {
 // Said is the figure for people.
 func (f Shortfall) Said() string {
 	name := string(f.Figure)
-	if f.Device != "" {
+	switch {
+	case f.Device != "":
 		name += " of " + f.Device
+	case f.Figure == Matrix || f.Figure == Memory:
+		name += " of the CPU"
 	}
 	return fmt.Sprintf("%s %s, %.0f %% below its usual %s", name, amount(f.Figure, f.Value), 100*(1-f.Value/f.Usual), amount(f.Figure, f.Usual))
 }
 
 // amount writes a figure with its unit.
 func amount(f Figure, v float64) string {
-	unit := "B/s"
 	if f == Matrix {
-		unit = "FLOP/s"
+		return Amount(v, "FLOP/s")
 	}
+	return Amount(v, "B/s")
+}
+
+// Amount writes v with a power of 1,000.
+func Amount(v float64, unit string) string {
 	for _, p := range [...]struct {
 		name string
 		size float64

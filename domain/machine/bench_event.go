@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"fmt"
 	"strings"
 )
 
@@ -61,8 +60,11 @@ func (e Benchmarked) Line() string {
 			words = append(words, amount(Matrix, d.Flops)+" on "+name)
 		}
 	}
-	if e.Score.Up > 0 || e.Score.Down > 0 {
-		words = append(words, fmt.Sprintf("link %s up, %s down", amount(Up, e.Score.Up), amount(Down, e.Score.Down)))
+	if e.Score.Up > 0 {
+		words = append(words, "link up "+amount(Up, e.Score.Up))
+	}
+	if e.Score.Down > 0 {
+		words = append(words, "link down "+amount(Down, e.Score.Down))
 	}
 	if len(words) == 0 {
 		words = []string{"nothing could be measured"}

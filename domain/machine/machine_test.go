@@ -49,6 +49,12 @@ func TestScenarios(t *testing.T) {
 				b.WriteString("nothing\n")
 			}
 			fmt.Fprintf(&b, "= %s, draining %v, quarantined %q, usable %v\n", l.s.Standing, l.s.Draining, l.s.Quarantined, l.s.Usable())
+			if n := l.s.BenchWanted(); n > 0 && strings.Contains(path, "bench") {
+				fmt.Fprintf(&b, "  benchmark %d is wanted\n", n)
+			}
+			for _, f := range l.s.Slow {
+				fmt.Fprintf(&b, "  slow: %s\n", f.Said())
+			}
 			for _, p := range l.s.Paused {
 				fmt.Fprintf(&b, "  slot %d paused for %s: %s, usable %v\n", p.Slot, p.Cause, p.Reason, l.s.SlotUsable(p.Slot))
 			}
@@ -125,6 +131,34 @@ func command(t *testing.T, d *datadriven.TestData) machine.Command {
 			return machine.TellLabels{Labels: set}
 		}
 		return machine.Label{Set: set, Remove: remove}
+	case "bench": // bench asks anew; bench for=its driver changed
+		c := machine.AskBench{}
+		for _, a := range d.CmdArgs {
+			if a.Key == "anew" {
+				c.Anew = true
+			} else {
+				c.Reason = strings.Join(a.Vals, " ")
+			}
+		}
+		return c
+	case "measured": // measured 1 cpu=100 gpu=900 up=2: gigaflops and megabytes a second
+		c := machine.RecordBench{Number: number(0, 0), Score: machine.Score{Devices: []machine.DeviceScore{{Name: "cpu"}}, Seconds: 12}}
+		for _, a := range d.CmdArgs[1:] {
+			v, err := strconv.ParseFloat(a.Vals[0], 64)
+			if err != nil {
+				t.Fatalf("%s: %v", d.Pos, err)
+			}
+			switch a.Key {
+			case "cpu":
+				c.Score.Devices[0].Flops = v * 1e9
+			case "gpu":
+				c.Score.Devices = append(c.Score.Devices, machine.DeviceScore{Device: "GPU-a", Name: "gpu", Flops: v * 1e9})
+				c.Score.Slots = []string{"GPU-a", "GPU-a"}
+			case "up":
+				c.Score.Up = v * 1e6
+			}
+		}
+		return c
 	case "quarantine":
 		return machine.Quarantine{Reason: "3 refused contributions in a row"}
 	}
@@ -175,6 +209,7 @@ func TestRepeats(t *testing.T) {
 		machine.Enrol{ID: "m-1", NKey: "U", Account: "A", Slots: 1, At: noon}, machine.Connect{Incarnation: "i-1"}, machine.Connect{Incarnation: "i-2", Slots: 3},
 		machine.MarkSuspect{Silent: 1}, machine.Lose{Silent: 1}, machine.Drain{}, machine.Drain{Stopping: true}, machine.MarkDrained{},
 		machine.Resume{}, machine.Quarantine{}, machine.Revoke{}, machine.Pause{}, machine.Pause{Slots: []int{0}}, machine.Unpause{},
+		machine.AskBench{}, machine.AskBench{Anew: true}, machine.RecordBench{Number: 1, Score: machine.Score{Up: 1}}, machine.RecordBench{Number: 2, Score: machine.Score{Up: 0.5}},
 		machine.Away{}, machine.Away{Slots: []machine.SlotPause{{Cause: machine.ByAbsence}}},
 	}
 	var walk func(l life, depth int)

@@ -143,7 +143,7 @@ func (p *Pool) JoinAt(url, name string, flags ...string) {
 // SpawnAgent starts the agent of a machine that has joined.
 func (p *Pool) SpawnAgent(name string, flags ...string) *Process {
 	p.tb.Helper()
-	args := []string{"agent", "start", "--dir", p.AgentDir(name), "--reconnect", "400ms", "--log-level", "warn"}
+	args := []string{"agent", "start", "--dir", p.AgentDir(name), "--reconnect", "400ms", "--log-level", "warn", "--no-bench"}
 	return p.Spawn(name, append(args, flags...)...)
 }
 

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"tensorturn/broker/wire"
+	"tensorturn/domain/machine"
+)
+
+// measuring is a machine that takes 10 s to be measured.
+type measuring struct {
+	began, stopped int
+	fail           error
+	since          time.Time
+}
+
+func (m *measuring) measure(ctx context.Context) (machine.Score, error) {
+	m.began++
+	m.since = time.Now()
+	select {
+	case <-ctx.Done():
+		m.stopped++
+		return machine.Score{}, ctx.Err()
+	case <-time.After(10 * time.Second):
+		return machine.Score{Up: float64(m.began)}, m.fail
+	}
+}
+
+func word(bench int, runs ...string) *wire.SyncReply {
+	r := &wire.SyncReply{Bench: bench, Slots: make([]wire.SlotDesire, 2)}
+	if len(runs) > 0 {
+		r.Slots[1].Run = "r-1"
+	}
+	return r
+}
+
+// A benchmark waits for the machine to be idle, stops the moment one slot gets work, and is told until the hub knows it.
+func TestBencher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &measuring{}
+		hints := 0
+		b := newBencher(m.measure, func() { hints++ }, zerolog.Nop())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { b.run(ctx); close(ended) }()
+		pass := func(d time.Duration) { time.Sleep(d); synctest.Wait() } // the bubble's time
+
+		b.hear(word(1, "r-1"))
+		pass(time.Hour)
+		if m.began != 0 {
+			t.Fatal("it measures while a slot works")
+		}
+		b.hear(word(1))
+		pass(benchRest - time.Millisecond)
+		if m.began != 0 {
+			t.Fatal("it measures at once: the next lease may be on its way")
+		}
+		pass(2 * time.Millisecond)
+		if m.began != 1 {
+			t.Fatal("it does not measure an idle machine")
+		}
+		pass(5 * time.Second)
+		b.hear(word(1, "r-1"))
+		synctest.Wait()
+		if m.stopped != 1 || b.result() != nil {
+			t.Fatalf("a lease came and it goes on: %+v", m)
+		}
+		b.hear(word(1))
+		pass(benchRest + 11*time.Second)
+		if got := b.result(); got == nil || got.Number != 1 || got.Score.Up != 2 || hints != 1 {
+			t.Fatalf("%+v, %d hints", got, hints)
+		}
+		b.hear(word(1)) // the result was lost: it is told again, and nothing is measured again
+		pass(time.Hour)
+		if b.result() == nil || m.began != 2 {
+			t.Fatalf("%+v, %d begun", b.result(), m.began)
+		}
+		b.hear(word(0))
+		if b.result() != nil {
+			t.Fatal("what the hub knows is told again")
+		}
+		m.fail = errors.New("the link fails")
+		b.hear(word(2))
+		pass(benchRest + 11*time.Second)
+		m.fail = nil
+		if b.result() != nil {
+			t.Fatal("a failure is a result")
+		}
+		pass(benchAgain + 11*time.Second)
+		if got := b.result(); got == nil || got.Number != 2 || m.began != 4 {
+			t.Fatalf("%+v after %d", got, m.began)
+		}
+		b.hear(word(3)) // asked anew while the second was on its way
+		if b.result() != nil {
+			t.Fatal("an overtaken result is told")
+		}
+		pass(benchRest + time.Second)
+		cancel()
+		<-ended
+		if m.stopped != 2 {
+			t.Fatal("the agent's end does not end the measuring")
+		}
+	})
+}
