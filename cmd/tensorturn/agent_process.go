@@ -40,7 +40,7 @@ type agentOptions struct {
 	room       int   // deployed models held at most
 	memory     int64 // of deployed models
 	labels     labelList
-	unmeasured bool  // this machine takes no benchmark
+	unmeasured bool // this machine takes no benchmark
 	logger     zerolog.Logger
 }
 
