@@ -170,6 +170,7 @@ func TestEveryPartStopsAtOnce(t *testing.T) {
 		}
 		began := time.Now()
 		_, err := b.Measure(ctx)
+		cancel()
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
 		}
