@@ -60,11 +60,15 @@ func (e Benchmarked) Line() string {
 			words = append(words, amount(Matrix, d.Flops)+" on "+name)
 		}
 	}
+	var link []string
 	if e.Score.Up > 0 {
-		words = append(words, "link up "+amount(Up, e.Score.Up))
+		link = append(link, amount(Up, e.Score.Up)+" up")
 	}
 	if e.Score.Down > 0 {
-		words = append(words, "link down "+amount(Down, e.Score.Down))
+		link = append(link, amount(Down, e.Score.Down)+" down")
+	}
+	if len(link) > 0 {
+		words = append(words, "link "+strings.Join(link, ", "))
 	}
 	if len(words) == 0 {
 		words = []string{"nothing could be measured"}
