@@ -18,11 +18,14 @@ import (
 // churnMachines are the machines of a churn, each with a trainer that is a process of its own.
 const churnMachines = 8
 
-// churnChunk is a chunk in samples: half a second of a steady trainer, twelve batches.
+// churnChunk is a chunk in samples: a second of a steady trainer, 25 batches.
 const (
 	churnBatch = 64
-	churnChunk = 12 * churnBatch
+	churnChunk = 25 * churnBatch
 )
+
+// churnAgent has agents dial as shipped; other rows hurry them.
+var churnAgent = []string{"--reconnect", "0s"}
 
 // churnNames names them.
 func churnNames() []string {
@@ -129,10 +132,10 @@ func (w *world) churned(o options) churned {
 	there := &presence{since: map[string]time.Time{}, total: map[string]time.Duration{}}
 	solo := w.soloSpeed()
 	for _, n := range names {
-		w.agents[n] = w.StartAgent(n)
+		w.agents[n] = w.StartAgent(n, churnAgent...)
 	}
 	id := w.Submit(w.churnSpec("churn", churnMachines*o.share, int(solo*float64(len(names))*length.Seconds()*2)))
-	w.AwaitRun(id, "all to work, and the first round to be merged", func(r runs.Run) bool { return len(r.Slots) == len(names) && r.Rounds.Merged > 0 })
+	w.AwaitRun(id, "all to work", func(r runs.Run) bool { return len(r.Slots) == len(names) })
 	for _, n := range names {
 		there.on(n)
 	}
@@ -140,10 +143,16 @@ func (w *world) churned(o options) churned {
 	var work sync.WaitGroup
 	tick := time.NewTicker(length / time.Duration(faults))
 	defer tick.Stop()
-	for k := 0; k < faults; k++ {
+	last := 0 // the round that was open when the time was over: the faults go on until its end
+	for began := time.Now(); ; {
 		<-tick.C
-		if r, ok := w.Show(id); ok && r.Phase.Ended() {
-			break
+		if r, ok := w.Show(id); ok {
+			if last > 0 && r.Rounds.Merged >= last {
+				break
+			}
+			if last == 0 && time.Since(began) >= length {
+				last = r.Rounds.Merged + 1
+			}
 		}
 		switch kind := []string{"hub", "agent", "trainer"}[w.rng.IntN(3)]; kind {
 		case "hub":
@@ -158,7 +167,7 @@ func (w *world) churned(o options) churned {
 			out.faults[kind]++
 			w.agents[n].Kill()
 			there.off(n)
-			w.agents[n] = w.SpawnAgent(n)
+			w.agents[n] = w.SpawnAgent(n, churnAgent...)
 			w.awaitBack(n, there, &work)
 		case "trainer":
 			n := names[w.rng.IntN(len(names))]
@@ -170,8 +179,7 @@ func (w *world) churned(o options) churned {
 		}
 	}
 	work.Wait()
-	last := w.show(id).Rounds.Merged + 1
-	r := w.AwaitRun(id, "the last round to be merged", func(r runs.Run) bool { return r.Rounds.Merged >= last })
+	r := w.show(id)
 	there.end()
 	began, ended, done := w.span(id, last)
 	out.took, out.counted = ended.Sub(began), done
@@ -200,8 +208,8 @@ func (w *world) churned(o options) churned {
 	return out
 }
 
-// span is the time from the end of the first round to the end of the last one, and the samples counted in it: whole rounds, so that
-// what is in hand at either end makes no difference.
+// span is the time from the opening of the first round to the closing of the last one, and the samples counted in it: whole rounds, so
+// that what is in hand at either end makes no difference.
 func (w *world) span(id domain.RunID, last int) (began, ended time.Time, counted int64) {
 	sum := int64(0)
 	for _, e := range w.Events() {
@@ -209,17 +217,16 @@ func (w *world) span(id domain.RunID, last int) (began, ended time.Time, counted
 			continue
 		}
 		switch d := e.Data.(type) {
-		case *run.RoundClosed:
+		case *run.RoundOpened:
 			if began.IsZero() {
 				began = e.Time
 			}
+		case *run.RoundClosed:
 			if d.Round <= last {
 				ended, counted = e.Time, sum
 			}
 		case *run.ContributionAccepted:
-			if !began.IsZero() {
-				sum += d.Samples
-			}
+			sum += d.Samples
 		}
 	}
 	return began, ended, counted
@@ -256,7 +263,7 @@ func (w *world) churnSpec(name string, round, n int) string {
 func (w *world) soloSpeed() float64 {
 	w.agents["solo"] = w.StartAgent("solo")
 	id := w.Submit(w.churnSpec("solo", 20, 1<<20))
-	w.AwaitRun(id, "some chunks", func(r runs.Run) bool { return len(r.Slots) > 0 && r.Slots[0].Chunks >= 24 })
+	w.AwaitRun(id, "some chunks", func(r runs.Run) bool { return len(r.Slots) > 0 && r.Slots[0].Chunks >= 10 })
 	r := w.show(id)
 	s := r.Slots[0]
 	w.Say("run", "cancel", string(id))

@@ -109,7 +109,11 @@ func (n *nemesis) onMachine(f fault) {
 		m.cutDown = m.cutUp
 	case faultAgent:
 		m.kill("killed")
-		n.w.k.after(n.lasts(0.01, 1.5), m.start)
+		away := n.lasts(0.01, 1.5)
+		if away < n.w.opt.Timing.Lease/2 { // a supervisor starts it again at once, before the hub has noticed
+			away /= 100
+		}
+		n.w.k.after(away, m.start)
 	case faultSleep:
 		m.asleep = now + n.lasts(1.1, 2.5)
 	case faultSlow:

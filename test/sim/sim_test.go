@@ -140,6 +140,26 @@ func TestOutagesOfTheHubCostNoLease(t *testing.T) {
 	}
 }
 
+// TestKilledAgentsLeaveTheirWork: what a killed process had trained is found by the next one and counted, again and again.
+func TestKilledAgentsLeaveTheirWork(t *testing.T) {
+	var opts []options
+	for seed := uint64(1); seed <= 12; seed++ {
+		o := draw(seed, true)
+		o.Faults, o.Pace, o.Faulty = []fault{faultAgent}, o.Timing.Lease/8, 20*o.Timing.Lease
+		opts = append(opts, o)
+	}
+	adopted := 0
+	for i, o := range playAll(opts) {
+		if adopted += o.marks[markLeftAdopted]; o.err != nil {
+			t.Errorf("seed %d: %v", opts[i].Seed, o.err)
+		}
+	}
+	t.Logf("work of killed processes was adopted %d times", adopted)
+	if adopted < 10 {
+		t.Errorf("work of killed processes was adopted %d times", adopted)
+	}
+}
+
 // TestCheckersSee builds a defect into the simulator: the checker that is meant to see it must say so.
 func TestCheckersSee(t *testing.T) {
 	for _, c := range []struct {
