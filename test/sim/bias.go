@@ -20,6 +20,7 @@ const (
 	wrongSeed    wrong = "seed"    // one machine trains a chunk on other samples than it says
 	wrongRewrite wrong = "rewrite" // a stored record changes
 	wrongFrozen  wrong = "frozen"  // a snapshot says that it was made at a later record than it was
+	wrongLitter  wrong = "litter"  // garbage is not collected
 	wrongStuck   wrong = "stuck"   // the network never heals
 )
 

@@ -150,6 +150,7 @@ func (w *world) finish() {
 	for _, m := range w.machines {
 		m.atRest()
 	}
+	w.noOrphans()
 }
 
 // replay reads the whole log again for one run and recomputes its merges bit for bit.

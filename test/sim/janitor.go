@@ -47,6 +47,9 @@ func (j *janitor) collect() {
 	if !h.up() || h.frozen > j.w.k.now || h.core.Stale() != nil || len(h.merges) > 0 {
 		return
 	}
+	if j.w.bias.what == wrongLitter {
+		return
+	}
 	removed, err := hub.Collect(context.Background(), j.w.blobs, j.w.wall().Add(-orphanGrace*j.w.opt.Timing.Lease), h.core)
 	j.w.say("hub", "collects %d objects: %v", removed, err)
 	if removed > 0 {

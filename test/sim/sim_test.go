@@ -172,6 +172,7 @@ func TestCheckersSee(t *testing.T) {
 		{wrongSeed, "training them gives"},
 		{wrongRewrite, "has changed"},
 		{wrongFrozen, "is not the fold of the log"},
+		{wrongLitter, "nobody names it"},
 		{wrongStuck, "no end within"},
 	} {
 		t.Run(string(c.what), func(t *testing.T) {
