@@ -21,7 +21,7 @@ func NewCleaner(secrets []string) *Cleaner {
 	for _, s := range secrets {
 		for line := range strings.Lines(s) {
 			line = strings.TrimSpace(line)
-			if len(line) < shortestSecret {
+			if len(line) < shortestSecret || strings.HasPrefix(line, "-----") { // the marks of a private key are what its form is known by
 				continue
 			}
 			quoted, _ := json.Marshal(line) // a string has no errors

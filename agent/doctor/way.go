@@ -250,10 +250,11 @@ func (w *way) judge(peers []*x509.Certificate, at time.Time) error {
 		"check the address; a proxy that inspects TLS must leave the hub out; or join the pool that answers here")
 }
 
-// client speaks HTTP over the trusted way, one connection for each request.
-func (w *way) client() *http.Client {
+// client speaks HTTP over the trusted way, one connection for each request, until ctx ends: the transport's own context for dials does
+// not end with the request.
+func (w *way) client(ctx context.Context) *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.trusted(ctx) },
+		Transport: &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return w.trusted(ctx) },
 			DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -279,7 +280,7 @@ func (e *exam) ask(ctx context.Context, method, path, bearer string, body io.Rea
 	if bearer != "" {
 		req.Header.Set("Authorization", "Bearer "+bearer)
 	}
-	resp, err := w.client().Do(req)
+	resp, err := w.client(ctx).Do(req)
 	if err != nil {
 		return answer{}, err
 	}

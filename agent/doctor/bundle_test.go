@@ -1,0 +1,135 @@
+package doctor
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// unpack reads an archive.
+func unpack(t *testing.T, b []byte) map[string]string {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[h.Name] = string(text)
+	}
+}
+
+// A secret that is known by its value leaves in no form and from nowhere; without the cleaner it would.
+func TestKnownSecretsStay(t *testing.T) {
+	const secret = `c0rrect "horse" battery/staple`
+	make := func(known []string) string {
+		dir := t.TempDir()
+		log := filepath.Join(dir, "a.log")
+		if err := os.WriteFile(log, []byte("begin\nuses "+secret+" and c0rrect%20%22horse%22%20battery%2Fstaple and c0rrect \\\"horse\\\" battery/staple\nend\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b := Bundle{At: time.Unix(1, 0), Reports: []Report{{Dir: dir, Findings: []Finding{{Says: "it says " + secret, Fix: "try " + secret}}}},
+			Facts: map[string]string{"note": secret}, Config: []map[string]string{{"hub": secret}}, Environ: []string{"PATH=" + secret, "OTHER=" + secret},
+			Dirs: []string{dir}, Logs: []string{log}, Cleaner: NewCleaner(known)}
+		var out bytes.Buffer
+		if err := b.Write(&out); err != nil {
+			t.Fatal(err)
+		}
+		var all strings.Builder
+		for name, text := range unpack(t, out.Bytes()) {
+			fmt.Fprintf(&all, "== %s\n%s", name, text)
+		}
+		return all.String()
+	}
+	if n := strings.Count(make(nil), "horse"); n != 8 {
+		t.Fatalf("the secret was planted %d times: the test looks at less than it should", n)
+	}
+	if told := make([]string{secret}); strings.Contains(told, "horse") || !strings.Contains(told, "begin") || !strings.Contains(told, "end") {
+		t.Errorf("it has left, or the rest has not:\n%s", told)
+	}
+}
+
+// The archive is bounded whatever it is given, keeps the ends of logs, and begins them at a line.
+func TestBundleIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	var logs []string
+	for i := range 3 * maxLogs {
+		path := filepath.Join(dir, fmt.Sprint("log", i))
+		if err := os.WriteFile(path, []byte(strings.Repeat("half of a line\n", logTail/10)+"the end\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, path)
+	}
+	for i := range maxFiles + 10 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("f", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	endless := filepath.Join(dir, "endless")
+	if err := os.WriteFile(endless, bytes.Repeat([]byte("x"), 2*logTail), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := Bundle{Dirs: []string{dir}, Logs: append([]string{endless, filepath.Join(dir, "not there"), dir, logs[0], filepath.Join(dir, ".", "sub", "..", "log0")}, logs...), Cleaner: NewCleaner(nil),
+		Facts: map[string]string{"much": strings.Repeat("y", MaxBundle)}}
+	var out bytes.Buffer
+	if err := b.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, text := range unpack(t, out.Bytes()) {
+		total += len(text)
+	}
+	if total > MaxBundle {
+		t.Errorf("%d bytes", total)
+	}
+	b.Facts = nil
+	out.Reset()
+	if err := b.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	got := unpack(t, out.Bytes())
+	kept := 0
+	for name, text := range got {
+		if strings.HasPrefix(name, "logs/") {
+			kept++
+		}
+		if strings.HasPrefix(name, "logs/log") && (!strings.HasPrefix(text, "half of") || !strings.HasSuffix(text, "the end\n") || len(text) > logTail) {
+			t.Errorf("%s: %d bytes, begins %q", name, len(text), text[:20])
+		}
+	}
+	if kept != maxLogs || got["logs/2-log0"] == "" || !strings.Contains(got["logs/endless"], "too long") || !strings.Contains(got["logs/not there"], "cannot be read") ||
+		!strings.Contains(got["files.txt"], "and more than") {
+		t.Errorf("%d logs", kept)
+	}
+}
+
+// What cannot be written is an error.
+func TestBundleToAFullDisk(t *testing.T) {
+	b := Bundle{Cleaner: NewCleaner(nil)}
+	if err := b.Write(full{}); err == nil {
+		t.Error("no error")
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
