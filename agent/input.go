@@ -99,6 +99,7 @@ type (
 		Samples  int
 		Accuracy float64
 		Loss     float64
+		R2, MAE  *float64 // of a regression
 	}
 	// MemberKept ends KeepMember. Blob is empty when the trainer keeps no checkpoints.
 	MemberKept struct {

@@ -142,7 +142,7 @@ func (w *worker) runEvaluate(e RunEvaluate) (Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("evaluate: %w", err)
 	}
-	return Evaluated{Slot: w.slot, Epoch: e.Epoch, Samples: m.Samples, Accuracy: m.Accuracy, Loss: m.Loss}, nil
+	return Evaluated{Slot: w.slot, Epoch: e.Epoch, Samples: m.Samples, Accuracy: m.Accuracy, Loss: m.Loss, R2: m.R2, MAE: m.MAE}, nil
 }
 
 // measure gives the bytes and the number of values of a layout.

@@ -168,12 +168,12 @@ func (c *Core) evaluated(in Evaluated) {
 	if s == nil {
 		return
 	}
-	if !finite(in.Accuracy) || !finite(in.Loss) {
+	if !finite(in.Accuracy) || !finite(in.Loss) || in.R2 != nil && !finite(*in.R2) || in.MAE != nil && !finite(*in.MAE) {
 		c.fail(l, "the evaluation is not finite")
 		return
 	}
 	s.progress++
-	l.eval = &wire.Eval{Samples: max(0, in.Samples), Accuracy: positive(in.Accuracy), Loss: in.Loss}
+	l.eval = &wire.Eval{Samples: max(0, in.Samples), Accuracy: positive(in.Accuracy), Loss: in.Loss, R2: in.R2, MAE: in.MAE}
 	c.contact.tell()
 }
 

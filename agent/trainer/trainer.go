@@ -61,7 +61,7 @@ type Trainer interface {
 	Train(ctx context.Context, c domain.ChunkID, progress func(Progress)) (Result, error)
 	// Evaluate measures the present weights on the held-out part; it changes nothing.
 	Evaluate(ctx context.Context, progress func(Progress)) (Metrics, error)
-	// Predict gives class probabilities [rows, classes] for raw features [rows, features], as they stand in the table:
+	// Predict gives class probabilities [rows, classes], or of a regression numbers [rows], for raw features [rows, features], as they stand in the table:
 	// the trainer standardises them with the data set's statistics.
 	Predict(ctx context.Context, features []float32) ([]float32, error)
 	// Close frees everything.
@@ -84,8 +84,12 @@ type Result struct {
 // Metrics is a model measured on held-out data.
 type Metrics struct {
 	Samples  int
-	Accuracy float64 // fraction
-	Loss     float64 // mean cross-entropy, nats
+	Accuracy float64 // fraction; 0 of a regression
+	Loss     float64 // mean cross-entropy, nats; of a regression the mean squared error
+
+	// Of a regression alone: 1 − squared error / variance, nil where the held-out numbers are all equal, and the mean absolute
+	// error.
+	R2, MAE *float64
 }
 
 // LastLines gives what a trainer's program printed last before the failure, oldest first; nil when the error knows nothing.

@@ -46,7 +46,7 @@ func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 		_, err := b.run(s.ID, run.Initialise{Slot: slot, Epoch: r.Epoch, Base: r.Init.Base, Layout: r.Init.Layout, Params: r.Init.Params})
 		b.refused(err)
 	case l.Unit == run.UnitEvaluate && r.Eval != nil:
-		_, err := b.run(s.ID, run.RecordEvaluation{Slot: slot, Epoch: r.Epoch, Samples: r.Eval.Samples, Accuracy: r.Eval.Accuracy, Loss: r.Eval.Loss})
+		_, err := b.run(s.ID, run.RecordEvaluation{Slot: slot, Epoch: r.Epoch, Samples: r.Eval.Samples, Accuracy: r.Eval.Accuracy, Loss: r.Eval.Loss, R2: r.Eval.R2, MAE: r.Eval.MAE})
 		b.refused(err)
 	case l.Unit == run.UnitTrain:
 		b.trainReport(s, l, r)

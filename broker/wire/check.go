@@ -82,6 +82,12 @@ func (c *checker) report(s *SlotReport) {
 		c.count("evaluated samples", s.Eval.Samples)
 		c.measure("accuracy", s.Eval.Accuracy)
 		c.finite("evaluation loss", s.Eval.Loss)
+		if s.Eval.R2 != nil {
+			c.finite("R²", *s.Eval.R2)
+		}
+		if s.Eval.MAE != nil {
+			c.measure("mean absolute error", *s.Eval.MAE)
+		}
 	}
 }
 

@@ -177,6 +177,9 @@ type Eval struct {
 	Samples  int     `msgpack:"samples"`
 	Accuracy float64 `msgpack:"acc"`
 	Loss     float64 `msgpack:"loss"`
+
+	R2  *float64 `msgpack:"r2,omitempty"` // of a regression
+	MAE *float64 `msgpack:"mae,omitempty"`
 }
 
 // SyncReply is the hub's word: what every slot of the machine should be doing.

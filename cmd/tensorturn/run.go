@@ -45,7 +45,11 @@ func runList(a *app) *cobra.Command {
 			for _, r := range rs {
 				accuracy := "-"
 				if n := len(r.Evaluations); n > 0 {
-					accuracy = fmt.Sprintf("%.4f", r.Evaluations[n-1].Accuracy)
+					last := r.Evaluations[n-1]
+					accuracy = fmt.Sprintf("%.4f", last.Accuracy)
+					if last.MAE != nil { // numbers have none
+						accuracy = "-"
+					}
 				}
 				rows = append(rows, []string{string(r.ID), r.Name, phase(r), percent(r.Ledger.Counted, r.Ledger.Expected),
 					fmt.Sprintf("%d/%d", r.Rounds.Merged, r.Rounds.Planned), accuracy, r.Submitted.Format(time.RFC3339)})

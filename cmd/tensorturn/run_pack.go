@@ -50,3 +50,9 @@ func (a *app) packText(ctx context.Context, cl *client, spec *run.Spec) (run.Dat
 	}
 	return data, nil
 }
+
+// csvOptions says how the owner wants a table to be read.
+func csvOptions(d run.Data) dataset.CSVOptions {
+	return dataset.CSVOptions{Label: d.Label, Regression: d.Task == run.TaskRegression, FillMean: d.Missing == run.MissingMean,
+		Categories: d.Categories, Ignore: d.Ignore}
+}

@@ -64,7 +64,7 @@ func (a *app) showRun(r runs.Run, waits string) {
 		[]string{"requeued chunks", itoa(r.Totals.Requeued)}, []string{"refused contributions", itoa(r.Totals.Refused)})
 	if e := r.Evaluations; len(e) > 0 {
 		last := e[len(e)-1]
-		rows = append(rows, []string{"held-out", fmt.Sprintf("accuracy %.4f, loss %.4f on %s after round %d", last.Accuracy, last.Loss, count(last.Samples, "sample"), last.Round)})
+		rows = append(rows, []string{"held-out", fmt.Sprintf("%s on %s after round %d", last.Figures(), count(last.Samples, "sample"), last.Round)})
 	} else if r.Phase == run.PhaseCompleted {
 		rows = append(rows, []string{"held-out", "not evaluated"})
 	}

@@ -157,9 +157,13 @@ func (a *app) pack(ctx context.Context, cl *client, spec *run.Spec, r io.Reader)
 	if *spec, err = run.Defaults(*spec); err != nil {
 		return run.Dataset{}, err
 	}
-	table, err := dataset.ParseCSV(r, dataset.CSVOptions{Label: spec.Data.Label})
+	table, err := dataset.ParseCSV(r, csvOptions(spec.Data))
 	if err != nil {
 		return run.Dataset{}, err
+	}
+	if spec.Data.Shape != nil {
+		p := run.PictureOf(spec.Data.Shape, 0)
+		table.Shape = []int{p.Channels, p.Height, p.Width}
 	}
 	var sent int64
 	w := blobTo(ctx, cl, &sent)
@@ -172,6 +176,11 @@ func (a *app) pack(ctx context.Context, cl *client, spec *run.Spec, r io.Reader)
 		return run.Dataset{}, err
 	}
 	data := facts.Run(id)
+	if facts.Regression() {
+		a.say("packed %s: %s to train on, %d held out (%.0f %%, seed %d), %s, numbers to predict; sent %s",
+			strings.TrimSpace(spec.Data.Path), count(data.Samples, "row"), data.Heldout, 100*spec.Data.Holdout, spec.Seed, count(data.Features, "feature"), count(sent, "byte"))
+		return data, nil
+	}
 	a.say("packed %s: %s to train on, %d held out (%.0f %%, stratified, seed %d), %s, %d classes; sent %s",
 		strings.TrimSpace(spec.Data.Path), count(data.Samples, "row"), data.Heldout, 100*spec.Data.Holdout, spec.Seed, count(data.Features, "feature"), data.Classes, count(sent, "byte"))
 	if names := lonely(table); len(names) > 0 {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"tensorturn/domain"
@@ -15,7 +16,7 @@ func settings(s run.Spec) [][]string {
 	var rows [][]string
 	words := inWords(s)
 	walkSettings("", reflect.ValueOf(s), func(name, value string) {
-		if !applies(s, name) {
+		if !applies(s, name) || slices.Contains(onlyWhenSet, name) && slices.Contains(unset, value) {
 			return
 		}
 		if w, ok := words[name]; ok {
@@ -44,6 +45,13 @@ func walkSettings(at string, v reflect.Value, emit func(name, value string)) {
 	}
 }
 
+// onlyWhenSet are settings of some kinds of data or model: one that is unset is not in force anywhere.
+var onlyWhenSet = []string{"data.format", "data.task", "data.labels", "data.shape", "data.missing", "data.categories", "data.ignore", "model.hidden",
+	"model.layers", "model.context", "model.embedding", "model.blocks", "model.heads"}
+
+// unset are the texts of values that are not set.
+var unset = []string{"", "0", "[]"}
+
 // applies reports whether a setting has an effect with the run's trainer, optimizer and schedule.
 func applies(s run.Spec, name string) bool {
 	group, _, _ := strings.Cut(name, ".")
@@ -66,6 +74,8 @@ func applies(s run.Spec, name string) bool {
 		return s.Output != ""
 	case strings.HasPrefix(name, "ensemble.recipe.grid."):
 		return s.Ensemble.Recipe.Grid.Size() > 1
+	case slices.Contains(onlyWhenSet, name):
+		return s.Trainer != run.Process
 	case name == "data.path", name == "data.label", name == "data.holdout", group == "model", group == "optimizer", group == "schedule":
 		if s.Trainer == run.Process {
 			return false

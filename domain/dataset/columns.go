@@ -2,11 +2,9 @@ package dataset
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
-
-	"github.com/agnivade/levenshtein"
+	"strings"
 
 	"tensorturn/domain"
 )
@@ -19,6 +17,7 @@ func (p *parser) takeHead(head, second []string) error {
 			p.header = true
 		}
 	}
+	p.header = p.header || len(p.opt.Categories) > 0 || len(p.opt.Ignore) > 0 // which are named by it
 	if len(second) == p.width {
 		_, above := number(head[p.label])
 		_, below := number(second[p.label])
@@ -47,13 +46,7 @@ func (p *parser) findLabel(head []string) error {
 		p.label, p.header = i, true
 		return nil
 	}
-	best, distance := "", math.MaxInt
-	for _, name := range head[:min(len(head), maxSuggestions)] {
-		name = domain.Clip(name, MaxNameBytes)
-		if d := levenshtein.ComputeDistance(name, domain.Clip(p.opt.Label, MaxNameBytes)); d < distance {
-			best, distance = name, d
-		}
-	}
+	best := nearest(p.opt.Label, head)
 	why := fmt.Sprintf("no column is named %q", domain.Clip(p.opt.Label, 80))
 	if !p.header {
 		return domain.Invalid(opRead, why+": the file has no header row", `add a header row, or use label "last"`)
@@ -74,11 +67,8 @@ func (p *parser) nameColumns(head []string) error {
 			return domain.Invalid(opRead, fmt.Sprintf("columns %d and %d are both named %q", j+1, i+1, name), "give every column a name of its own")
 		}
 		seen[name] = i
-		if i == p.label {
-			p.table.Label = name
-		} else {
-			p.table.Columns = append(p.table.Columns, name)
-		}
+		p.named = append(p.named, strings.Clone(name))
 	}
-	return nil
+	p.table.Label = p.named[p.label]
+	return p.assignRoles(seen)
 }

@@ -20,6 +20,9 @@ import (
 //	header    Facts as JSON, in exactly the bytes encode gives
 //	rows      training part, then held-out part; a row is Features float32, then its class as uint32, little-endian
 //
+// Of a regression the last number is the standardised target as float32. Of pictures whose values are bytes a row is
+// Features bytes, standardised when they are read, then the class. Text has no rows but segments (text.go).
+//
 // A row keeps its label beside its features, so that a shuffle block lies in one or two parts of the blob.
 const (
 	magic      = "ttdata1\n"
@@ -44,6 +47,14 @@ type Facts struct {
 	// Of text: bytes that a sample predicts behind its context, which is Features long, and bytes of one segment.
 	Predicts int `json:"predicts,omitempty"`
 	Segment  int `json:"segment,omitempty"`
+
+	// Of a regression: run.TaskRegression, and how the training part's targets are standardised.
+	Task       string  `json:"task,omitempty"`
+	TargetMean float64 `json:"target_mean,omitempty"`
+	TargetStd  float64 `json:"target_std,omitempty"`
+
+	Shape []int `json:"shape,omitempty"` // channels, height and width of a row that is a picture
+	Bytes bool  `json:"bytes,omitempty"` // a row's values are bytes
 }
 
 // Features is the number of columns without the label.
@@ -51,9 +62,16 @@ func (f Facts) Features() int { return len(f.Columns) }
 
 // Run gives the facts as a run records them; blob is the digest of the packed blob.
 func (f Facts) Run(blob domain.Digest) run.Dataset {
-	return run.Dataset{Blob: blob, Samples: f.Samples, Heldout: f.Heldout, Features: f.Features(),
-		Classes: len(f.Classes), Block: f.Block, Predicts: f.Predicts}
+	d := run.Dataset{Blob: blob, Samples: f.Samples, Heldout: f.Heldout, Features: f.Features(),
+		Classes: len(f.Classes), Block: f.Block, Predicts: f.Predicts, Task: f.Task}
+	if f.Shape != nil {
+		d.Channels, d.Height, d.Width = f.Shape[0], f.Shape[1], f.Shape[2]
+	}
+	return d
 }
+
+// Regression reports samples with a number instead of a class.
+func (f Facts) Regression() bool { return f.Task == run.TaskRegression }
 
 // Targets is the number of labels of one sample.
 func (f Facts) Targets() int { return max(f.Predicts, 1) }
@@ -74,6 +92,9 @@ func (f Facts) standard(column int, v float64) float32 {
 func (f Facts) rowBytes() int64 {
 	if f.Predicts > 0 {
 		return int64(f.sampleBytes())
+	}
+	if f.Bytes {
+		return int64(f.Features()) + labelBytes
 	}
 	return rowBytes(f.Features())
 }
@@ -107,7 +128,7 @@ func (f Facts) block() int {
 	if f.Predicts > 0 {
 		return blockSamples(f)
 	}
-	return blockRows(f.Features(), f.Samples)
+	return max(1, min(f.Samples, int(domain.MaxPartBytes/f.rowBytes())))
 }
 
 // encode gives the prefix and header.
@@ -162,6 +183,9 @@ func (f Facts) check() string {
 			return why
 		}
 	}
+	if why := f.checkForm(); why != "" {
+		return why
+	}
 	switch {
 	case f.Samples < 1 || f.Samples > MaxRows || f.Heldout < 0 || f.Heldout > MaxRows:
 		return fmt.Sprintf("%d training and %d held-out rows", f.Samples, f.Heldout)
@@ -169,7 +193,7 @@ func (f Facts) check() string {
 		return fmt.Sprintf("%d columns with %d means and %d deviations", n, len(f.Mean), len(f.Std))
 	case f.Predicts == 0 && (f.Samples+f.Heldout)*n > MaxCells:
 		return fmt.Sprintf("%d rows of %d columns", f.Samples+f.Heldout, n)
-	case len(f.Classes) < 2 || len(f.Classes) > MaxClasses:
+	case !f.Regression() && len(f.Classes) < 2 || len(f.Classes) > MaxClasses:
 		return fmt.Sprintf("%d classes", len(f.Classes))
 	case f.Block != f.block():
 		return fmt.Sprintf("a shuffle block of %d rows", f.Block)
@@ -184,6 +208,35 @@ func (f Facts) check() string {
 	tooLong := func(s string) bool { return len(s) > MaxNameBytes }
 	if slices.ContainsFunc(f.Classes, tooLong) || slices.ContainsFunc(f.Columns, tooLong) || tooLong(f.Label) {
 		return fmt.Sprintf("a name longer than %d bytes", MaxNameBytes)
+	}
+	return ""
+}
+
+// checkForm says what contradicts itself in what only some data sets have, or "".
+func (f Facts) checkForm() string {
+	switch {
+	case f.Task != "" && !f.Regression():
+		return fmt.Sprintf("the task %q", domain.Clip(f.Task, 40))
+	case f.Regression() && (f.Classes == nil || len(f.Classes) > 0 || f.Predicts != 0 || f.Bytes):
+		return "numbers to predict beside classes"
+	case f.Regression() && (!(f.TargetStd > 0) || math.IsInf(f.TargetStd, 0) || math.IsNaN(f.TargetMean) || math.IsInf(f.TargetMean, 0)):
+		return fmt.Sprintf("targets with mean %v and deviation %v", f.TargetMean, f.TargetStd)
+	case !f.Regression() && (f.TargetMean != 0 || f.TargetStd != 0):
+		return "targets of a classifier"
+	case f.Bytes && f.Predicts != 0, f.Shape != nil && f.Predicts != 0:
+		return "pictures of text"
+	case f.Shape == nil:
+		return ""
+	case len(f.Shape) != 3:
+		return fmt.Sprintf("a shape of %d numbers", len(f.Shape))
+	}
+	for _, n := range f.Shape {
+		if n < 1 || n >= MaxColumns {
+			return fmt.Sprintf("a side of %d", n)
+		}
+	}
+	if size := f.Shape[0] * f.Shape[1] * f.Shape[2]; size != f.Features() { // below 2^48
+		return fmt.Sprintf("pictures of %d values in rows of %d", size, f.Features())
 	}
 	return ""
 }

@@ -24,7 +24,16 @@ func (p *parser) addLabel(s string, line int) error {
 		return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d (%s): the label is missing", line, p.label+1, p.table.Label),
 			"give every line a label, or remove the line")
 	}
-	if _, kind := number(s); kind == isNotFinite {
+	v, kind := number(s)
+	if p.opt.Regression {
+		if kind != isValue {
+			return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d (%s): the label: %s", line, p.label+1, p.table.Label, kind.why(s)),
+				"give every line a finite number to predict, or leave data.task out to predict classes")
+		}
+		p.table.Targets = append(p.table.Targets, v)
+		return nil
+	}
+	if kind == isNotFinite {
 		return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d (%s): the label %s", line, p.label+1, p.table.Label, kind.why(s)),
 			"give every line a label, or remove the line")
 	}
@@ -35,7 +44,7 @@ func (p *parser) addLabel(s string, line int) error {
 		}
 		if len(p.names) >= MaxClasses {
 			return domain.Invalid(opRead, fmt.Sprintf("line %d: column %q holds more than %d different labels", line, p.table.Label, MaxClasses),
-				"name the label column with data.label; only classification is supported")
+				"set data.task to regression to predict numbers, or name the label column with data.label")
 		}
 		s = strings.Clone(s) // the row's memory is the whole line
 		i = len(p.names)
@@ -54,6 +63,12 @@ func (p *parser) finish() (*Table, error) {
 	case t.Rows() == 1:
 		return nil, domain.Invalid(opRead, "the file has one sample only", "a classifier needs samples of at least two classes")
 	}
+	if p.opt.Regression && !slices.ContainsFunc(t.Targets, func(v float64) bool { return v != t.Targets[0] }) {
+		return nil, domain.Invalid(opRead, fmt.Sprintf("all %d samples have the label %v", t.Rows(), t.Targets[0]), "name the column to predict with data.label")
+	}
+	if err := p.spread(); err != nil || p.opt.Regression {
+		return t, err
+	}
 	classes, place := sortClasses(p.names)
 	for i, l := range t.Labels {
 		t.Labels[i] = place[l]
@@ -65,7 +80,7 @@ func (p *parser) finish() (*Table, error) {
 	}
 	if continuous(classes, t.Rows()) {
 		return nil, domain.Invalid(opRead, fmt.Sprintf("label column %q holds %d different fractions in %d samples", t.Label, len(classes), t.Rows()),
-			"only classification is supported; name the label column with data.label")
+			"set data.task to regression to predict numbers, or name the label column with data.label")
 	}
 	return t, nil
 }

@@ -57,3 +57,6 @@ func (c cell) why(s string) string {
 	}
 	return fmt.Sprintf("%q is not a number", domain.Clip(s, 40))
 }
+
+// isNaN reports the ways people write a value that is none: a data frame writes NaN for what is missing.
+func isNaN(s string) bool { return strings.EqualFold(strings.TrimLeft(s, "+-"), "nan") }

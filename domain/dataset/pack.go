@@ -10,6 +10,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/permute"
+	"tensorturn/domain/run"
 )
 
 const opPack = "pack data set"
@@ -28,9 +29,15 @@ func Pack(t *Table, holdout float64, seed uint64, w io.Writer) (Facts, error) {
 		return Facts{}, domain.Invalid(opPack, fmt.Sprintf("holdout %v", holdout), "give a fraction from 0 to below 1")
 	}
 	train, held := split(t, holdout, seed)
+	t = t.filled(train)
 	f := Facts{Samples: len(train), Heldout: len(held), Block: blockRows(len(t.Columns), len(train)),
 		Seed: seed, Holdout: holdout, Label: t.Label, Classes: t.Classes, Columns: t.Columns}
-	f.Mean, f.Std = statistics(t, train)
+	f.Mean, f.Std = statistics(t.Values, len(t.Columns), train)
+	f.Shape = t.Shape
+	if t.Targets != nil {
+		mean, std := statistics(t.Targets, 1, train)
+		f.Task, f.TargetMean, f.TargetStd, f.Classes = run.TaskRegression, mean[0], std[0], []string{}
+	}
 	if why := f.check(); why != "" {
 		return Facts{}, domain.Invalid(opPack, why, "give a table within the limits")
 	}
@@ -57,18 +64,53 @@ func Pack(t *Table, holdout float64, seed uint64, w io.Writer) (Facts, error) {
 	return f, nil
 }
 
+// filled gives the table with the mean of a column's present values in the training rows where one is missing, or itself when
+// none is. A column without any value in them is all zeros.
+func (t *Table) filled(train []int) *Table {
+	if len(t.Missing) == 0 {
+		return t
+	}
+	n := len(t.Columns)
+	gap := make(map[int]bool, len(t.Missing)) // looked up, never ranged over
+	for _, at := range t.Missing {
+		gap[at] = true
+	}
+	mean, count := make([]float64, n), make([]int, n)
+	for _, i := range train {
+		for j := range n {
+			if at := i*n + j; !gap[at] {
+				mean[j] += t.Values[at]
+				count[j]++
+			}
+		}
+	}
+	out := *t
+	out.Values = slices.Clone(t.Values)
+	for _, at := range t.Missing {
+		if c := count[at%n]; c > 0 {
+			out.Values[at] = mean[at%n] / float64(c)
+		}
+	}
+	out.Missing = nil
+	return &out
+}
+
 // split gives the rows of both parts.
 func split(t *Table, holdout float64, seed uint64) (train, held []int) {
 	order := make([]int, t.Rows())
-	count := make([]int, len(t.Classes))
-	for i, l := range t.Labels {
+	labels, classes := t.Labels, len(t.Classes)
+	if t.Targets != nil { // one stratum
+		labels, classes = make([]int, t.Rows()), 1
+	}
+	count := make([]int, classes)
+	for i, l := range labels {
 		order[i] = i
 		count[l]++
 	}
 	permute.NewSource(seed, splitTag).Shuffle(order)
 	quota := quotas(count, holdout)
 	for _, i := range order {
-		if l := t.Labels[i]; quota[l] > 0 {
+		if l := labels[i]; quota[l] > 0 {
 			quota[l]--
 			held = append(held, i)
 		} else {
@@ -116,18 +158,17 @@ func quotas(count []int, holdout float64) []int {
 	return quota
 }
 
-// statistics gives mean and population deviation of each column over the rows, two passes in float64, rows in order.
+// statistics gives mean and population deviation of each of n columns over the rows, two passes in float64, rows in order.
 // A column whose rows are all equal has deviation 1: a rounding error must not be blown up to a feature.
-func statistics(t *Table, rows []int) (mean, std []float64) {
-	n := len(t.Columns)
+func statistics(values []float64, n int, rows []int) (mean, std []float64) {
 	mean, std = make([]float64, n), make([]float64, n)
 	constant := make([]bool, n)
 	for j := range constant {
 		constant[j] = true
 	}
-	first := t.Values[rows[0]*n : rows[0]*n+n]
+	first := values[rows[0]*n : rows[0]*n+n]
 	for _, i := range rows {
-		for j, v := range t.Values[i*n : i*n+n] {
+		for j, v := range values[i*n : i*n+n] {
 			mean[j] += v
 			constant[j] = constant[j] && v == first[j]
 		}
@@ -136,7 +177,7 @@ func statistics(t *Table, rows []int) (mean, std []float64) {
 		mean[j] /= float64(len(rows))
 	}
 	for _, i := range rows {
-		for j, v := range t.Values[i*n : i*n+n] {
+		for j, v := range values[i*n : i*n+n] {
 			d := v - mean[j]
 			std[j] += float64(d * d)
 		}
@@ -160,6 +201,14 @@ func (f Facts) encodeRow(t *Table, i int, row []byte) error {
 		}
 		binary.LittleEndian.PutUint32(row[j*4:], math.Float32bits(x))
 	}
-	binary.LittleEndian.PutUint32(row[n*4:], uint32(t.Labels[i]))
+	if t.Targets == nil {
+		binary.LittleEndian.PutUint32(row[n*4:], uint32(t.Labels[i]))
+		return nil
+	}
+	y := float32((t.Targets[i] - f.TargetMean) / f.TargetStd)
+	if math.IsInf(float64(y), 0) || math.IsNaN(float64(y)) {
+		return domain.Invalid(opPack, fmt.Sprintf("sample %d: the label %v is too far from the other labels to be standardised", i+1, t.Targets[i]), "check the value")
+	}
+	binary.LittleEndian.PutUint32(row[n*4:], math.Float32bits(y))
 	return nil
 }

@@ -47,7 +47,22 @@ func (s *Set) Facts() Facts { return s.facts }
 // Rows reads the training rows idx, in that order and with repetitions allowed, into features (len(idx) × Features)
 // and labels (len(idx) × Targets). Neighbouring rows are read together. It allocates nothing once it has seen a request as large.
 func (s *Set) Rows(idx []int, features []float32, labels []int) error {
-	s.mustFit(len(idx), features, labels)
+	return s.rows(idx, features, target{labels: labels})
+}
+
+// ValueRows is Rows of a regression: values are the standardised targets.
+func (s *Set) ValueRows(idx []int, features, values []float32) error {
+	return s.rows(idx, features, target{values: values})
+}
+
+// target is where what is to be predicted goes: labels, or values of a regression.
+type target struct {
+	labels []int
+	values []float32
+}
+
+func (s *Set) rows(idx []int, features []float32, to target) error {
+	s.mustFit(len(idx), features, to)
 	s.order = s.order[:0]
 	for i, r := range idx {
 		domain.Assert(r >= 0 && r < s.facts.Samples, "a row of the training part is asked for by its number")
@@ -56,10 +71,10 @@ func (s *Set) Rows(idx []int, features []float32, labels []int) error {
 	slices.SortFunc(s.order, func(a, b int) int { return idx[a] - idx[b] })
 	for from := 0; from < len(s.order); {
 		first := int64(idx[s.order[from]])
-		to, begin := from+1, s.facts.place(first)
+		upto, begin := from+1, s.facts.place(first)
 		end := begin + s.row
-		for ; to < len(s.order); to++ {
-			next := s.facts.place(int64(idx[s.order[to]]))
+		for ; upto < len(s.order); upto++ {
+			next := s.facts.place(int64(idx[s.order[upto]]))
 			if next-end > maxGap || next+s.row-begin > maxSpan {
 				break
 			}
@@ -69,20 +84,29 @@ func (s *Set) Rows(idx []int, features []float32, labels []int) error {
 		if err != nil {
 			return err
 		}
-		for _, i := range s.order[from:to] {
+		for _, i := range s.order[from:upto] {
 			row := int64(idx[i])
-			if err := s.decode(span[s.facts.place(row)-begin:], row, i, features, labels); err != nil {
+			if err := s.decode(span[s.facts.place(row)-begin:], row, i, features, to); err != nil {
 				return err
 			}
 		}
-		from = to
+		from = upto
 	}
 	return nil
 }
 
 // Heldout reads n held-out rows from number from, counted from 0 within that part, like Rows.
 func (s *Set) Heldout(from, n int, features []float32, labels []int) error {
-	s.mustFit(n, features, labels)
+	return s.heldout(from, n, features, target{labels: labels})
+}
+
+// HeldoutValues is Heldout of a regression.
+func (s *Set) HeldoutValues(from, n int, features, values []float32) error {
+	return s.heldout(from, n, features, target{values: values})
+}
+
+func (s *Set) heldout(from, n int, features []float32, to target) error {
+	s.mustFit(n, features, to)
 	domain.Assert(from >= 0 && n >= 0 && from+n <= s.facts.Heldout, "rows of the held-out part are asked for by their numbers")
 	for done := 0; done < n; {
 		first := int64(s.facts.Samples + from + done)
@@ -101,7 +125,7 @@ func (s *Set) Heldout(from, n int, features []float32, labels []int) error {
 		}
 		for i := range count {
 			row := first + int64(i)
-			if err := s.decode(span[s.facts.place(row)-begin:], row, done+i, features, labels); err != nil {
+			if err := s.decode(span[s.facts.place(row)-begin:], row, done+i, features, to); err != nil {
 				return err
 			}
 		}
@@ -110,8 +134,9 @@ func (s *Set) Heldout(from, n int, features []float32, labels []int) error {
 	return nil
 }
 
-func (s *Set) mustFit(n int, features []float32, labels []int) {
-	domain.Assert(len(features) == n*s.facts.Features() && len(labels) == n*s.facts.Targets(), "the buffers hold exactly the rows asked for")
+func (s *Set) mustFit(n int, features []float32, to target) {
+	domain.Assert((to.values != nil) == s.facts.Regression() || n == 0, "a regression has values, and everything else labels")
+	domain.Assert(len(features) == n*s.facts.Features() && len(to.labels)+len(to.values) == n*s.facts.Targets(), "the buffers hold exactly the rows asked for")
 }
 
 // read fetches the bytes from offset begin within the rows; the result is valid until the next read.
@@ -124,13 +149,22 @@ func (s *Set) read(begin, size int64) ([]byte, error) {
 }
 
 // decode writes one row to place i of the buffers.
-func (s *Set) decode(raw []byte, row int64, i int, features []float32, labels []int) error {
+func (s *Set) decode(raw []byte, row int64, i int, features []float32, to target) error {
 	n := s.facts.Features()
 	out := features[i*n : i*n+n]
 	raw = raw[:s.row]
 	if t := s.facts.Predicts; t > 0 {
-		decodeText(raw, out, labels[i*t:i*t+t])
+		decodeText(raw, out, to.labels[i*t:i*t+t])
 		return nil
+	}
+	if s.facts.Bytes {
+		for j, b := range raw[:n] {
+			out[j] = s.facts.standard(j, float64(b))
+			if math.Float32bits(out[j])&0x7f800000 == 0x7f800000 {
+				return damaged(fmt.Sprintf("column %q cannot be standardised", s.facts.Columns[j]))
+			}
+		}
+		return s.decodeTarget(raw[n:], row, i, to)
 	}
 	for j := range out {
 		bits := binary.LittleEndian.Uint32(raw[j*4:])
@@ -139,11 +173,22 @@ func (s *Set) decode(raw []byte, row int64, i int, features []float32, labels []
 		}
 		out[j] = math.Float32frombits(bits)
 	}
-	label := binary.LittleEndian.Uint32(raw[n*4:])
-	if label >= uint32(len(s.facts.Classes)) {
-		return damaged(fmt.Sprintf("row %d has class %d of %d", row, label, len(s.facts.Classes)))
+	return s.decodeTarget(raw[n*4:], row, i, to)
+}
+
+func (s *Set) decodeTarget(raw []byte, row int64, i int, to target) error {
+	bits := binary.LittleEndian.Uint32(raw)
+	if to.values != nil {
+		if bits&0x7f800000 == 0x7f800000 {
+			return damaged(fmt.Sprintf("the target of row %d is not finite", row))
+		}
+		to.values[i] = math.Float32frombits(bits)
+		return nil
 	}
-	labels[i] = int(label)
+	if bits >= uint32(len(s.facts.Classes)) {
+		return damaged(fmt.Sprintf("row %d has class %d of %d", row, bits, len(s.facts.Classes)))
+	}
+	to.labels[i] = int(bits)
 	return nil
 }
 

@@ -15,8 +15,14 @@ const LabelLast = "last"
 // CSVOptions says how to read a table.
 type CSVOptions struct {
 	Label      string // name of the label column, or LabelLast; empty is LabelLast
-	MaxRows    int    // 0 is the package's MaxRows
-	MaxColumns int    // features and label; 0 is the package's MaxColumns
+	Regression bool   // labels are numbers to be predicted, not classes
+	// FillMean puts the mean of a column's other values where one is missing, instead of refusing the file. Pack knows which
+	// rows are trained on and takes the mean of those alone.
+	FillMean   bool
+	Categories []string // columns of words: each word becomes a column of 0 and 1
+	Ignore     []string // columns to leave out
+	MaxRows    int      // 0 is the package's MaxRows
+	MaxColumns int      // features and label; 0 is the package's MaxColumns
 }
 
 // Table is a parsed data set in file order.
@@ -25,11 +31,19 @@ type Table struct {
 	Label   string    // name of the label column
 	Classes []string  // distinct labels: by value if all are numbers, else by text
 	Values  []float64 // rows × len(Columns), row-major, all finite and within float32's range
-	Labels  []int     // index into Classes, one a row
+	Labels  []int     // index into Classes, one a row; nil for a regression
+	Targets []float64 // of a regression: the label of each row
+	Missing []int     // places in Values that are missing and wait for their column's mean, ascending
+	Shape   []int     // [channels, height, width] of a row that is a picture, nil otherwise
 }
 
 // Rows is the number of samples.
-func (t *Table) Rows() int { return len(t.Labels) }
+func (t *Table) Rows() int {
+	if t.Targets != nil {
+		return len(t.Targets)
+	}
+	return len(t.Labels)
+}
 
 // ParseCSV reads a comma-separated table, plain or gzip (told by its first two bytes). Blank lines are skipped. The
 // first row is a header if a feature of it is no number, or if its label is no number while the second row's is. Labels
@@ -49,6 +63,9 @@ func ParseCSV(r io.Reader, o CSVOptions) (*Table, error) {
 		return nil, err
 	}
 	p := &parser{rows: rows, opt: o, table: &Table{}, index: map[string]int{}}
+	if o.Regression {
+		p.table.Targets = []float64{}
+	}
 	if err := p.readAll(); err != nil {
 		return nil, err
 	}
@@ -66,6 +83,10 @@ type parser struct {
 	header bool           // the first row was a header
 	names  []string       // distinct labels in order of appearance
 	index  map[string]int // their place in names; looked up, never ranged over
+	roles  []role         // of each column of the file
+	words  []*vocabulary  // of each column of the file that holds words, nil for others
+	named  []string       // names of all columns of the file
+	raw    int            // values of a row before words are spread
 }
 
 // readAll reads the rows. The first one waits for the second, which helps to tell whether it is a header.
@@ -123,30 +144,52 @@ func (p *parser) addRow(row []string, line int) error {
 			"give every line the same number of columns")
 	}
 	t := p.table
-	if len(t.Labels) >= p.opt.MaxRows {
+	if t.Rows() >= p.opt.MaxRows {
 		return domain.Invalid(opRead, fmt.Sprintf("line %d: more than %d samples", line, p.opt.MaxRows), "give fewer rows")
 	}
-	if (len(t.Labels)+1)*(p.width-1) > MaxCells {
+	if (t.Rows()+1)*p.raw > MaxCells {
 		return domain.Invalid(opRead, fmt.Sprintf("line %d: more than %d values", line, MaxCells), "give fewer rows or columns")
 	}
 	for i, s := range row {
-		if i == p.label {
-			continue
+		if err := p.addCell(i, s, line); err != nil {
+			return err
 		}
-		v, kind := number(s)
-		if kind != isValue {
-			return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d (%s): %s", line, i+1, p.columnName(i), kind.why(s)),
-				"give a finite number in every feature column, or remove the column or line")
-		}
-		t.Values = append(t.Values, v)
 	}
 	return p.addLabel(row[p.label], line)
 }
 
-// columnName is the name of column i of the file.
-func (p *parser) columnName(i int) string {
-	if i > p.label {
-		i--
+// addCell appends one feature.
+func (p *parser) addCell(i int, s string, line int) error {
+	t := p.table
+	switch p.roles[i] {
+	case roleLabel, roleIgnored:
+		return nil
+	case roleWords:
+		w, err := p.words[i].place(s)
+		if err != nil {
+			return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d (%s): %s", line, i+1, p.columnName(i), err), "use the column as a label or ignore it: data.ignore")
+		}
+		t.Values = append(t.Values, float64(w))
+		return nil
 	}
-	return p.table.Columns[i]
+	v, kind := number(s)
+	switch {
+	case kind == isValue:
+	case kind == isMissing && p.opt.FillMean, kind == isNotFinite && p.opt.FillMean && isNaN(s):
+		t.Missing = append(t.Missing, len(t.Values))
+	default:
+		next := "give a finite number in every feature column, or remove the column or line"
+		switch kind {
+		case isText:
+			next = "list a column of words in data.categories, or leave it out with data.ignore"
+		case isMissing:
+			next = "set data.missing to mean, or remove the line"
+		}
+		return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d (%s): %s", line, i+1, p.columnName(i), kind.why(s)), next)
+	}
+	t.Values = append(t.Values, v)
+	return nil
 }
+
+// columnName is the name of column i of the file.
+func (p *parser) columnName(i int) string { return p.named[i] }

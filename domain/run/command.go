@@ -118,6 +118,7 @@ type (
 		Samples  int
 		Accuracy float64
 		Loss     float64
+		R2, MAE  *float64 // of a regression
 	}
 	// FailTask reports an error of the trainer under the lease.
 	FailTask struct {

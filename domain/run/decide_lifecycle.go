@@ -86,12 +86,12 @@ func decideEvaluation(s *State, c RecordEvaluation) ([]event.Data, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Samples < 1 || !(c.Accuracy >= 0 && c.Accuracy <= 1) || !finite(c.Loss) {
+	if c.Samples < 1 || !(c.Accuracy >= 0 && c.Accuracy <= 1) || !finite(c.Loss) || c.R2 != nil && !finite(*c.R2) || c.MAE != nil && !(finite(*c.MAE) && *c.MAE >= 0) {
 		return evaluationFailed(s, l, fmt.Sprintf("accuracy %v and loss %v on %d samples are no measurement", c.Accuracy, c.Loss, c.Samples), nil), nil
 	}
 	facts := []event.Data{
 		&Evaluated{Round: s.Evaluation.Round, Slot: c.Slot, Epoch: c.Epoch, Model: s.Evaluation.Model,
-			Samples: c.Samples, Accuracy: c.Accuracy, Loss: c.Loss},
+			Samples: c.Samples, Accuracy: c.Accuracy, Loss: c.Loss, R2: c.R2, MAE: c.MAE},
 		&LeaseReleased{Slot: c.Slot, Epoch: c.Epoch, Reason: "done"},
 	}
 	if s.Evaluation.Final {

@@ -17,6 +17,10 @@ const (
 	DefaultTextHidden   = 128     // of a model of text: the pilot's (algorithms.md 4)
 	DefaultContext      = 8       // bytes that a small model of text sees: enough for the word at hand
 	DefaultEmbedding    = 16      // values that stand for one of 256 bytes
+	DefaultWindow       = 64      // bytes that a transformer sees
+	DefaultModelWidth   = 64      // of a transformer: a laptop trains it
+	DefaultBlocks       = 2       // of a transformer
+	DefaultHeads        = 4       // of a transformer
 	DefaultAdamWRate    = 3e-3    // small networks on standardised columns take it well
 	DefaultSGDRate      = 0.1     // plain gradient descent needs a larger step for the same ground
 	DefaultBeta1        = 0.9     // AdamW's paper
@@ -41,6 +45,9 @@ const (
 	ScheduleConstant = "constant"
 	FormatCSV        = "csv"
 	FormatText       = "text"
+	FormatIDX        = "idx"
+	TaskRegression   = "regression"
+	MissingMean      = "mean"
 )
 
 // Defaults fills the fields that do not depend on the data and checks them. It is what a client calls before it packs
@@ -108,7 +115,6 @@ func fillBuiltin(s *Spec) {
 	or(&s.Name, nameOf(s.Data.Path))
 	or(&s.Data.Label, DefaultLabel)
 	or(&s.Data.Holdout, DefaultHoldout)
-	or(&s.Model.Kind, ModelMLP)
 	fillModel(&s.Model, s.Data.Format)
 	fillOptimizer(&s.Optimizer)
 	or(&s.Schedule.Kind, ScheduleCosine)
@@ -119,6 +125,27 @@ func fillBuiltin(s *Spec) {
 }
 
 func fillModel(m *Model, format string) {
+	switch {
+	case m.Kind == "" && len(m.Layers) > 0:
+		m.Kind = ModelLayers
+	case m.Kind == "":
+		m.Kind = ModelMLP
+	}
+	switch m.Kind {
+	case ModelTransformer:
+		or(&m.Context, DefaultWindow)
+		or(&m.Embedding, DefaultModelWidth)
+		or(&m.Blocks, DefaultBlocks)
+		or(&m.Heads, DefaultHeads)
+		return
+	case ModelCNN:
+		if m.Layers == nil {
+			m.Layers = DefaultCNN()
+		}
+		return
+	case ModelLayers:
+		return
+	}
 	width := DefaultHidden
 	if format == FormatText {
 		width = DefaultTextHidden

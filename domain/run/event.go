@@ -235,7 +235,10 @@ type (
 		Model    domain.Digest `json:"model" msgpack:"model"`
 		Samples  int           `json:"samples" msgpack:"samples"`
 		Accuracy float64       `json:"accuracy" msgpack:"accuracy"` // fraction
-		Loss     float64       `json:"loss" msgpack:"loss"`         // mean cross-entropy, nats
+		Loss     float64       `json:"loss" msgpack:"loss"`         // mean cross-entropy, nats; of a regression the mean squared error
+		// Of a regression alone: 1 − squared error / variance (absent where the numbers are all equal), and the mean absolute error.
+		R2  *float64 `json:"r2,omitempty" msgpack:"r2,omitempty"`
+		MAE *float64 `json:"mae,omitempty" msgpack:"mae,omitempty"`
 	}
 	// EvaluationFailed is an attempt to evaluate that ended in an error. It ends the lease.
 	EvaluationFailed struct {

@@ -121,7 +121,22 @@ func (e *ContributionRevoked) Line() string {
 }
 
 func (e *Evaluated) Line() string {
+	if e.MAE != nil {
+		return fmt.Sprintf("%s measured the model of round %d: %s on %s", e.Slot, e.Round, e.Figures(), plural(e.Samples, "sample"))
+	}
 	return fmt.Sprintf("%s measured the model of round %d: accuracy %.4f, loss %.4g on %s", e.Slot, e.Round, e.Accuracy, e.Loss, plural(e.Samples, "sample"))
+}
+
+// Figures are what was measured, for people.
+func (e *Evaluated) Figures() string {
+	if e.MAE == nil {
+		return fmt.Sprintf("accuracy %.4f, loss %.4f", e.Accuracy, e.Loss)
+	}
+	r2 := "R² -"
+	if e.R2 != nil {
+		r2 = fmt.Sprintf("R² %.4f", *e.R2)
+	}
+	return fmt.Sprintf("%s, mean absolute error %.4g, mean squared error %.4g", r2, *e.MAE, e.Loss)
 }
 
 func (e *EvaluationFailed) Line() string {

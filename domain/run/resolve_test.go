@@ -91,7 +91,7 @@ func TestResolveRefusesBadFields(t *testing.T) {
 		{"holdout", func(s *run.Spec) { s.Data.Holdout = 0.95 }, "data.holdout is 0.95", "up to 0.9"},
 		{"holdout NaN", func(s *run.Spec) { s.Data.Holdout = math.NaN() }, "data.holdout is NaN", "above 0"},
 		{"trainer", func(s *run.Spec) { s.Trainer = "torch" }, `trainer is "torch"`, "builtin"},
-		{"model", func(s *run.Spec) { s.Model.Kind = "cnn" }, `model.kind is "cnn"`, "mlp"},
+		{"model", func(s *run.Spec) { s.Model.Kind = "forest" }, `model.kind is "forest"`, "mlp"},
 		{"hidden width", func(s *run.Spec) { s.Model.Hidden = []int{8, 0} }, "model.hidden[1] is 0", "1 to 65536"},
 		{"too many layers", func(s *run.Spec) { s.Model.Hidden = make([]int, 33) }, "model.hidden is 33 layers long", "at most 32"},
 		{"optimizer", func(s *run.Spec) { s.Optimizer.Kind = "adam" }, `optimizer.kind is "adam"`, `"adamw" or "sgd"`},

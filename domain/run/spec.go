@@ -98,6 +98,17 @@ type Data struct {
 	// Format is what the file holds: FormatCSV, FormatIDX or FormatText. A client that is told nothing looks at the file and
 	// writes the answer here; empty is a table.
 	Format string `yaml:"format" json:"format,omitempty" msgpack:"format,omitempty"`
+	// Task is what is learnt of a table: TaskRegression, or empty for classes.
+	Task string `yaml:"task" json:"task,omitempty" msgpack:"task,omitempty"`
+	// Labels is the file of labels of an IDX file; left out, it is looked for beside it.
+	Labels string `yaml:"labels" json:"labels,omitempty" msgpack:"labels,omitempty"`
+	// Shape says that the columns of a table are a picture: [height, width] or [channels, height, width].
+	Shape []int `yaml:"shape" json:"shape,omitempty" msgpack:"shape,omitempty"`
+	// Missing is what becomes of a missing value of a table: MissingMean, or empty for a refusal.
+	Missing string `yaml:"missing" json:"missing,omitempty" msgpack:"missing,omitempty"`
+	// Categories names columns of words; each word becomes a column of 0 and 1. Ignore names columns to leave out.
+	Categories []string `yaml:"categories" json:"categories,omitempty" msgpack:"categories,omitempty"`
+	Ignore     []string `yaml:"ignore" json:"ignore,omitempty" msgpack:"ignore,omitempty"`
 
 	// What the owner says of the data of a process run: the script reads them itself, so that nobody packs and counts
 	// them. A trainer whose data has another number of samples is refused on its machine.
@@ -109,12 +120,18 @@ type Data struct {
 
 // Model describes a built-in model.
 type Model struct {
-	Kind   string `yaml:"kind" json:"kind" msgpack:"kind"`       // "mlp"
-	Hidden []int  `yaml:"hidden" json:"hidden" msgpack:"hidden"` // widths of the hidden layers
+	Kind   string `yaml:"kind" json:"kind" msgpack:"kind"`       // "mlp", "cnn", "layers" or "transformer"
+	Hidden []int  `yaml:"hidden" json:"hidden" msgpack:"hidden"` // widths of the hidden layers of an mlp
+
+	// Layers are the lines of a network that is written out, without the last linear layer (see ParseLayer).
+	Layers []string `yaml:"layers" json:"layers,omitempty" msgpack:"layers,omitempty"`
 
 	// Of a model of text: the bytes that it sees before the one it predicts, and the values that stand for a byte.
 	Context   int `yaml:"context" json:"context,omitempty" msgpack:"context,omitempty"`
 	Embedding int `yaml:"embedding" json:"embedding,omitempty" msgpack:"embedding,omitempty"`
+	// Of a transformer: blocks of attention and feed-forward layers, and heads of each attention.
+	Blocks int `yaml:"blocks" json:"blocks,omitempty" msgpack:"blocks,omitempty"`
+	Heads  int `yaml:"heads" json:"heads,omitempty" msgpack:"heads,omitempty"`
 }
 
 // Optimizer is the inner optimizer; its state stays on the slot.
@@ -159,4 +176,10 @@ type Dataset struct {
 
 	// Predicts is the number of bytes that a sample of text predicts; 0: the data is no text. Features is its context then.
 	Predicts int `json:"predicts,omitempty" msgpack:"predicts,omitempty"`
+	// Task is TaskRegression where a sample has a number instead of a class; Classes is 0 then.
+	Task string `json:"task,omitempty" msgpack:"task,omitempty"`
+	// Channels, Height and Width are the shape of a row that is a picture, 0 otherwise.
+	Channels int `json:"channels,omitempty" msgpack:"channels,omitempty"`
+	Height   int `json:"height,omitempty" msgpack:"height,omitempty"`
+	Width    int `json:"width,omitempty" msgpack:"width,omitempty"`
 }

@@ -21,11 +21,13 @@ const (
 	MaxHiddenWidth = 1 << 16
 	MaxContext     = 1 << 12 // bytes; a segment of packed text holds it several times
 	MaxEmbedding   = 1 << 12
-	MaxPathLength  = 4096
-	MaxRate        = 1e3 // learning rates, and the gradient norm of clip
-	MaxHoldout     = 0.9
-	MaxKeepEvery   = 1 << 20
-	MaxDeadline    = 30 * 24 * 3600.0 // seconds
+	// MaxNamedColumns bounds data.categories and data.ignore.
+	MaxNamedColumns = 256
+	MaxPathLength   = 4096
+	MaxRate         = 1e3 // learning rates, and the gradient norm of clip
+	MaxHoldout      = 0.9
+	MaxKeepEvery    = 1 << 20
+	MaxDeadline     = 30 * 24 * 3600.0 // seconds
 )
 
 const opSpec = "check spec"
@@ -107,7 +109,7 @@ func checkTrainer(s *Spec) error {
 		checkText("data.path", s.Data.Path, MaxPathLength),
 		checkText("data.label", s.Data.Label, domain.MaxNameLength),
 		above("data.holdout", s.Data.Holdout, MaxHoldout),
-		oneOf("data.format", s.Data.Format, "", FormatCSV, FormatText),
+		checkTable(&s.Data),
 		checkModel(&s.Model),
 		checkTextModel(s),
 		checkOptimizer(&s.Optimizer),
@@ -140,27 +142,102 @@ func checkText(field, v string, limit int) error {
 }
 
 func checkModel(m *Model) error {
+	if err := oneOf("model.kind", m.Kind, ModelMLP, ModelCNN, ModelLayers, ModelTransformer); err != nil {
+		return err
+	}
+	if m.Kind != ModelMLP {
+		return checkOtherModel(m)
+	}
+	if len(m.Layers) > 0 {
+		return domain.Invalid(opSpec, "model.layers is set, but model.kind is mlp", "set model.kind to layers, or leave it out")
+	}
 	if len(m.Hidden) == 0 {
 		return domain.Invalid(opSpec, "model.hidden is an empty list", fmt.Sprintf("give the widths of at least one hidden layer, for example [%d], or leave it out", DefaultHidden))
 	}
 	if len(m.Hidden) > MaxHiddenLayer {
 		return bad("model.hidden", fmt.Sprintf("%d layers long", len(m.Hidden)), fmt.Sprintf("at most %d layers", MaxHiddenLayer))
 	}
-	err := oneOf("model.kind", m.Kind, ModelMLP)
+	var err error
 	for i, w := range m.Hidden {
 		err = first(err, within(fmt.Sprintf("model.hidden[%d]", i), w, 1, MaxHiddenWidth))
 	}
 	return err
 }
 
+// checkOtherModel checks a model that is no multilayer perceptron.
+func checkOtherModel(m *Model) error {
+	switch {
+	case m.Hidden != nil:
+		return domain.Invalid(opSpec, "model.hidden is set, but model.kind is "+m.Kind, "remove model.hidden")
+	case m.Kind == ModelTransformer && len(m.Layers) > 0:
+		return domain.Invalid(opSpec, "model.layers is set, but model.kind is transformer", "remove model.layers; model.blocks says how deep it is")
+	case m.Kind != ModelTransformer && len(m.Layers) == 0:
+		return domain.Invalid(opSpec, "model.layers is empty", `give it lines, for example ["conv 16", "relu", "maxpool 2", "linear 64", "relu"]`)
+	}
+	return checkLayers(m)
+}
+
 // checkTextModel checks what only a model of text has.
 func checkTextModel(s *Spec) error {
 	m := &s.Model
-	if s.Data.Format == FormatText {
-		return first(within("model.context", m.Context, 1, MaxContext), within("model.embedding", m.Embedding, 1, MaxEmbedding))
+	text := s.Data.Format == FormatText
+	if m.Kind == ModelTransformer {
+		if !text {
+			return domain.Invalid(opSpec, "model.kind is transformer, but the data is no text", "set data.format to text, or choose another model")
+		}
+		if m.Heads > 0 && m.Embedding%m.Heads != 0 {
+			return bad("model.embedding", m.Embedding, fmt.Sprintf("a multiple of model.heads (%d)", m.Heads))
+		}
+		if err := first(within("model.blocks", m.Blocks, 1, MaxBlocks), within("model.heads", m.Heads, 1, MaxHeads)); err != nil {
+			return err
+		}
+	} else if m.Blocks != 0 || m.Heads != 0 {
+		return bad("model.blocks, heads", fmt.Sprintf("%d, %d", m.Blocks, m.Heads), "nothing unless model.kind is transformer")
 	}
-	if m.Context != 0 || m.Embedding != 0 {
+	switch {
+	case text && m.Kind != ModelTransformer && m.Kind != ModelMLP:
+		return bad("model.kind", fmt.Sprintf("%q", m.Kind), `"mlp" or "transformer" for text`)
+	case text:
+		return first(within("model.context", m.Context, 1, MaxContext), within("model.embedding", m.Embedding, 1, MaxEmbedding))
+	case m.Context != 0 || m.Embedding != 0:
 		return bad("model.context, embedding", fmt.Sprintf("%d, %d", m.Context, m.Embedding), "nothing unless data.format is text")
+	}
+	return nil
+}
+
+// checkTable checks how the data is to be read.
+func checkTable(d *Data) error {
+	err := first(
+		oneOf("data.format", d.Format, "", FormatCSV, FormatText, FormatIDX),
+		oneOf("data.task", d.Task, "", TaskRegression),
+		oneOf("data.missing", d.Missing, "", MissingMean),
+		checkText("data.labels", d.Labels, MaxPathLength),
+	)
+	for _, f := range []struct {
+		name string
+		list []string
+	}{{"data.categories", d.Categories}, {"data.ignore", d.Ignore}} {
+		if err == nil && len(f.list) > MaxNamedColumns {
+			err = bad(f.name, fmt.Sprintf("%d names long", len(f.list)), fmt.Sprintf("at most %d names", MaxNamedColumns))
+		}
+		for _, name := range f.list {
+			err = first(err, checkText(f.name, name, domain.MaxNameLength))
+		}
+	}
+	if err == nil && d.Shape != nil && len(d.Shape) != 2 && len(d.Shape) != 3 {
+		err = bad("data.shape", fmt.Sprint(d.Shape), "[height, width] or [channels, height, width]")
+	}
+	for _, n := range d.Shape {
+		err = first(err, within("data.shape", n, 1, MaxPictureSide))
+	}
+	if err != nil || d.Format == "" || d.Format == FormatCSV {
+		if err == nil && d.Labels != "" {
+			err = domain.Invalid(opSpec, "data.labels is set, but the data is a table", "remove it; data.label names the column")
+		}
+		return err
+	}
+	if d.Task != "" || d.Missing != "" || len(d.Categories) > 0 || len(d.Ignore) > 0 || d.Shape != nil || d.Format == FormatText && d.Labels != "" {
+		return domain.Invalid(opSpec, "data has settings of tables, but data.format is "+d.Format, "remove task, missing, categories, ignore, shape and labels")
 	}
 	return nil
 }

@@ -23,6 +23,11 @@ func checkData(s *Spec, d *Dataset) error {
 		return refuse("one training sample is not enough to learn from", "give more samples or hold fewer out")
 	case d.Samples > MaxSamples:
 		return refuse(fmt.Sprintf("%d samples, at most %d are possible", d.Samples, MaxSamples), "give a part of the data")
+	case d.Task != s.Data.Task:
+		return refuse(fmt.Sprintf("it is packed for the task %q, data.task is %q", domain.Clip(d.Task, 40), s.Data.Task), "pack the data again")
+	case d.Task == TaskRegression && d.Classes != 0:
+		return refuse(fmt.Sprintf("%d classes of a number", d.Classes), "pack the data again")
+	case d.Task == TaskRegression:
 	case d.Classes < 2:
 		return refuse(fmt.Sprintf("%d class: there is nothing to tell apart", d.Classes), "check that data.label names the right column")
 	case d.Classes > MaxClasses:
@@ -34,6 +39,59 @@ func checkData(s *Spec, d *Dataset) error {
 	}
 	if _, err := domain.ParseDigest(string(d.Blob)); err != nil {
 		return refuse("the packed data has no digest", "pack the data again")
+	}
+	return first(checkTextData(s, d), checkShape(s, d), checkMembersData(s, d))
+}
+
+// checkTextData holds text to the model that it is packed for.
+func checkTextData(s *Spec, d *Dataset) error {
+	want := 0
+	switch {
+	case s.Model.Kind == ModelTransformer:
+		want = s.Model.Context
+	case s.Data.Format == FormatText:
+		want = 1
+	}
+	if d.Predicts != want || want > 0 && d.Features != s.Model.Context {
+		return domain.Invalid("check data", fmt.Sprintf("samples of %d values predict %d bytes, the model sees %d and predicts %d", d.Features, d.Predicts, s.Model.Context, want), "pack the data again")
+	}
+	return nil
+}
+
+// checkShape follows a row through the layers.
+func checkShape(s *Spec, d *Dataset) error {
+	for _, n := range []int{d.Channels, d.Height, d.Width} {
+		if n < 0 || n > MaxFeatures {
+			return domain.Invalid("check data", fmt.Sprintf("pictures of %d × %d × %d", d.Channels, d.Height, d.Width), "pack the data again")
+		}
+	}
+	if p := d.Picture(); p.Size() != d.Features {
+		return domain.Invalid("check data", fmt.Sprintf("a row of %d values is no picture of %d × %d × %d", d.Features, p.Channels, p.Height, p.Width), "set data.shape to [height, width] or [channels, height, width] of a row")
+	}
+	_, _, err := s.Model.Shapes(d.Picture())
+	return err
+}
+
+// Picture is the shape of a row.
+func (d *Dataset) Picture() Picture {
+	if d.Height == 0 {
+		return Picture{d.Features, 1, 1}
+	}
+	return Picture{d.Channels, d.Height, d.Width}
+}
+
+// checkMembersData refuses ensembles of what does not vote.
+func checkMembersData(s *Spec, d *Dataset) error {
+	if !s.IsEnsemble() {
+		return nil
+	}
+	switch {
+	case d.Task == TaskRegression:
+		return domain.Invalid("check data", "members of an ensemble name classes, and data.task is regression", "set mode: fused")
+	case d.Predicts > 1:
+		return domain.Invalid("check data", "members of an ensemble predict one thing a sample, and a transformer predicts every byte", "set mode: fused, or model.kind: mlp")
+	case s.Ensemble.Recipe.Features != 1 && (s.Model.Kind != ModelMLP || d.Predicts > 0):
+		return domain.Invalid("check data", "ensemble.recipe.features hides columns, which only an mlp over a table has", "remove ensemble.recipe.features")
 	}
 	return nil
 }

@@ -158,7 +158,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"other features", func(j *trainer.Job) { j.Dataset.Features++ }, domain.KindIntegrity},
 		{"truncated data", func(j *trainer.Job) { j.Data = bytes.NewReader(raw[:len(raw)-1]) }, domain.KindIntegrity},
 		{"no data set", func(j *trainer.Job) { j.Data = strings.NewReader("hello, this is no data set") }, domain.KindIntegrity},
-		{"unknown model", func(j *trainer.Job) { j.Spec.Model.Kind = "cnn" }, domain.KindInvalid},
+		{"unknown model", func(j *trainer.Job) { j.Spec.Model.Kind = "forest" }, domain.KindInvalid},
 		{"unknown optimizer", func(j *trainer.Job) { j.Spec.Optimizer.Kind = "lion" }, domain.KindInvalid},
 		{"no batch", func(j *trainer.Job) { j.Spec.Batch = 0 }, domain.KindInvalid},
 		{"no width", func(j *trainer.Job) { j.Spec.Model.Hidden = []int{0} }, domain.KindInvalid},

@@ -10,33 +10,37 @@ import (
 	"tensorturn/domain"
 )
 
-// Evaluate implements trainer.Trainer: accuracy and mean cross-entropy on the held-out part, in its order. progress may
-// be nil. Ties go to the lower class.
+// Evaluate implements trainer.Trainer: accuracy and mean cross-entropy on the held-out part, in its order, or of a regression
+// mean squared error, R² and mean absolute error. progress may be nil. Ties go to the lower class.
 func (t *Trainer) Evaluate(ctx context.Context, progress func(trainer.Progress)) (trainer.Metrics, error) {
 	return t.evaluate(ctx, progress, func([]float32) {})
 }
 
-// evaluate also gives each batch's probabilities to see, which must copy what it keeps.
+// evaluate also gives each batch's outputs to see, which must copy what it keeps.
 func (t *Trainer) evaluate(ctx context.Context, progress func(trainer.Progress), see func([]float32)) (trainer.Metrics, error) {
 	const op = "evaluate"
 	if t.facts.Heldout == 0 {
 		return trainer.Metrics{}, domain.Invalid(op, "no samples are held out", "set data.holdout above 0, or give more samples of each class")
 	}
 	total, right := 0.0, 0
-	for from := 0; from < t.facts.Heldout; from += evaluationRows {
+	var numbers misses
+	for from := 0; from < t.facts.Heldout; from += t.measured {
 		if err := ctx.Err(); err != nil {
 			return trainer.Metrics{}, err
 		}
-		n := min(evaluationRows, t.facts.Heldout-from)
-		x := t.input(n)
-		if err := t.set.Heldout(from, n, x.Data, t.model.loss.Labels()); err != nil {
+		n := min(t.measured, t.facts.Heldout-from)
+		if err := t.readHeldout(from, n); err != nil {
 			return trainer.Metrics{}, fmt.Errorf("%s: %w", op, err)
 		}
 		t.model.tape.Forward()
-		loss := t.model.loss.Loss()
+		loss := t.model.end.loss() * t.scale
 		total += loss
-		right += t.right()
-		see(t.model.loss.Probabilities()[:n*len(t.facts.Classes)])
+		if s := t.model.end.squared; s != nil {
+			numbers.add(s.Targets(), s.Predictions())
+		} else {
+			right += t.model.end.right(len(t.facts.Classes))
+		}
+		see(t.model.end.outputs())
 		if progress != nil {
 			progress(trainer.Progress{Samples: n, Loss: loss / float64(n)})
 		}
@@ -45,24 +49,47 @@ func (t *Trainer) evaluate(ctx context.Context, progress func(trainer.Progress),
 		return trainer.Metrics{}, domain.Invalid(op, fmt.Sprintf("the loss is %v", total), "use weights of an earlier round")
 	}
 	n := t.facts.Heldout
-	return trainer.Metrics{Samples: n, Accuracy: float64(right) / float64(n), Loss: total / float64(n)}, nil
+	m := trainer.Metrics{Samples: n, Loss: total / float64(n)}
+	if t.facts.Regression() {
+		m.R2, m.MAE = numbers.r2(), numbers.mae(t.facts.TargetStd)
+		return m, nil
+	}
+	m.Accuracy = float64(right) / float64(n*t.facts.Targets())
+	return m, nil
 }
 
-// right counts the rows of the present batch whose likeliest class is the label.
-func (t *Trainer) right() int {
-	width := len(t.facts.Classes)
-	probs, count := t.model.loss.Probabilities(), 0
-	for i, label := range t.model.loss.Labels() {
-		row := probs[i*width : (i+1)*width]
-		if slices.Index(row, slices.Max(row)) == label {
-			count++
-		}
+// misses sums up what a regression misses, in standardised units.
+type misses struct{ n, missed, absolute, sum, squares float64 }
+
+func (e *misses) add(truth, said []float32) {
+	for i, y := range truth {
+		d := float64(said[i]) - float64(y)
+		e.n++
+		e.missed += float64(d * d)
+		e.absolute += math.Abs(d)
+		e.sum += float64(y)
+		e.squares += float64(float64(y) * float64(y))
 	}
-	return count
+}
+
+// r2 is 1 − Σ(y − ŷ)² / Σ(y − mean)²; nil where all truths are equal.
+func (e *misses) r2() *float64 {
+	around := e.squares - float64(e.sum*e.sum)/e.n
+	if !(around > 1e-12*e.squares) {
+		return nil
+	}
+	r := 1 - e.missed/around
+	return &r
+}
+
+func (e *misses) mae(scale float64) *float64 {
+	m := e.absolute / e.n * scale
+	return &m
 }
 
 // Predict implements trainer.Trainer. features are raw, as they stand in the table [rows, features]; they are
-// standardised here with the data set's statistics.
+// standardised here with the data set's statistics. A regression gives one number a row, as the table has them; a model
+// of text the probabilities of the byte behind the context.
 func (t *Trainer) Predict(ctx context.Context, features []float32) ([]float32, error) {
 	const op = "predict"
 	width := t.facts.Features()
@@ -75,12 +102,12 @@ func (t *Trainer) Predict(ctx context.Context, features []float32) ([]float32, e
 	if err := t.checkBytes(op, features); err != nil {
 		return nil, err
 	}
-	out := make([]float32, 0, len(features)/width*len(t.facts.Classes))
+	out := make([]float32, 0, len(features)/width*max(1, len(t.facts.Classes)))
 	for len(features) > 0 {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		n := min(evaluationRows, len(features)/width)
+		n := min(t.measured, len(features)/width)
 		x := t.input(n).Data
 		t.facts.Standardise(features[:n*width], x)
 		if i := slices.IndexFunc(x, func(v float32) bool { return !finite(v) }); i >= 0 {
@@ -88,7 +115,23 @@ func (t *Trainer) Predict(ctx context.Context, features []float32) ([]float32, e
 		}
 		features = features[n*width:]
 		t.model.tape.Forward()
-		out = append(out, t.model.loss.Probabilities()...)
+		out = t.appendAnswers(out)
 	}
 	return out, nil
+}
+
+// appendAnswers appends what the network says of the present batch, as Predict gives it.
+func (t *Trainer) appendAnswers(out []float32) []float32 {
+	said := t.model.end.outputs()
+	if t.facts.Regression() {
+		for _, y := range said {
+			out = append(out, float32(float64(float64(y)*t.facts.TargetStd)+t.facts.TargetMean))
+		}
+		return out
+	}
+	row, last := len(t.facts.Classes)*t.facts.Targets(), len(t.facts.Classes)
+	for at := 0; at < len(said); at += row {
+		out = append(out, said[at+row-last:at+row]...) // of the last place
+	}
+	return out
 }

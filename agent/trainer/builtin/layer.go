@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"tensorturn/agent/trainer/builtin/tape"
+	"tensorturn/domain/run"
 	"tensorturn/domain/safetensors"
 )
 
@@ -13,7 +14,7 @@ type layer interface {
 	// parameters lists its tensors, named from their short names by name.
 	parameters(name func(string) string) []parameter
 	// record puts its operations on the tape, behind x; tensors are found by their short names.
-	record(t *tape.Tape, x *tape.Tensor, tensor func(string) *tape.Tensor) *tape.Tensor
+	record(m *model, x *tape.Tensor, tensor func(string) *tape.Tensor) *tape.Tensor
 	// units is the number of values with gradient that it makes of one row.
 	units() int
 }
@@ -32,7 +33,7 @@ func (c chain) parameters() []parameter {
 	stream := uint64(0)
 	for at, l := range c {
 		for _, p := range l.parameters(c.name(at)) {
-			if p.bound != 0 {
+			if p.bound != 0 && !p.ones {
 				p.stream = stream
 				stream++
 			}
@@ -43,10 +44,10 @@ func (c chain) parameters() []parameter {
 }
 
 // record puts the whole chain on the tape.
-func (c chain) record(t *tape.Tape, x *tape.Tensor, tensors map[string]*tape.Tensor) *tape.Tensor {
+func (c chain) record(m *model, x *tape.Tensor, tensors map[string]*tape.Tensor) *tape.Tensor {
 	for at, l := range c {
 		name := c.name(at)
-		x = l.record(t, x, func(short string) *tape.Tensor { return tensors[name(short)] })
+		x = l.record(m, x, func(short string) *tape.Tensor { return tensors[name(short)] })
 	}
 	return x
 }
@@ -60,51 +61,68 @@ func f32(name string, bound float64, shape ...int) parameter {
 	return p
 }
 
+// ones is a tensor that begins as ones.
+func ones(name string, shape ...int) parameter {
+	p := f32(name, 0, shape...)
+	p.ones = true
+	return p
+}
+
 // linear is y = x·Wᵀ + b. Weights begin by He's rule with a uniform draw (He et al., "Delving deep into rectifiers", 2015,
 // eq. 10): variance gain/in, with gain 2 before a ReLU and 1 elsewhere. Uniform, because normal draws need logarithms whose
 // last bits differ between platforms; a square root is exact everywhere.
 type linear struct {
 	in, out int
 	gain    float64
+	places  int // of a row that it is applied to, 0 is 1
 }
 
 func (l linear) parameters(name func(string) string) []parameter {
 	return []parameter{f32(name("weight"), math.Sqrt(3*l.gain/float64(l.in)), l.out, l.in), f32(name("bias"), 0, l.out)}
 }
 
-func (l linear) record(t *tape.Tape, x *tape.Tensor, tensor func(string) *tape.Tensor) *tape.Tensor {
-	return tape.Linear(t, x, tensor("weight"), tensor("bias"))
+func (l linear) record(m *model, x *tape.Tensor, tensor func(string) *tape.Tensor) *tape.Tensor {
+	return tape.Linear(m.tape, x, tensor("weight"), tensor("bias"))
 }
 
-func (l linear) units() int { return l.out }
+func (l linear) units() int { return l.out * max(l.places, 1) }
 
 // relu is y = max(x, 0) of so many values.
 type relu int
 
 func (relu) parameters(func(string) string) []parameter { return nil }
 func (r relu) units() int                               { return int(r) }
-func (relu) record(t *tape.Tape, x *tape.Tensor, _ func(string) *tape.Tensor) *tape.Tensor {
-	return tape.ReLU(t, x)
+func (relu) record(m *model, x *tape.Tensor, _ func(string) *tape.Tensor) *tape.Tensor {
+	return tape.ReLU(m.tape, x)
 }
 
-// embedding looks up each of places symbols; its values begin with the variance 1.
+// embeddingSpread is the bound of an embedding's first values. With the usual variance of 1 a small model of Go sources had
+// 0.1 nats more after the same 380,000 bytes than with 0.05 or 0.3.
+const embeddingSpread = 0.2
+
+// embedding looks up each of places symbols.
 type embedding struct{ symbols, places, width int }
 
 func (e embedding) parameters(name func(string) string) []parameter {
-	return []parameter{f32(name("weight"), math.Sqrt(3), e.symbols, e.width)}
+	return []parameter{f32(name("weight"), embeddingSpread, e.symbols, e.width)}
 }
 
-func (e embedding) record(t *tape.Tape, x *tape.Tensor, tensor func(string) *tape.Tensor) *tape.Tensor {
-	return tape.Embedding(t, x, tensor("weight"), e.symbols)
+func (e embedding) record(m *model, x *tape.Tensor, tensor func(string) *tape.Tensor) *tape.Tensor {
+	return tape.Embedding(m.tape, x, tensor("weight"), e.symbols)
 }
 
 func (e embedding) units() int { return e.places * e.width }
 
-// flatten stands where torch.nn.Flatten stands; here rows are flat already.
-type flatten struct{}
+// flatten stands where torch.nn.Flatten stands: it puts the channels of a picture first, as torch has them.
+type flatten struct{ run.Picture }
 
 func (flatten) parameters(func(string) string) []parameter { return nil }
-func (flatten) units() int                                 { return 0 }
-func (flatten) record(_ *tape.Tape, x *tape.Tensor, _ func(string) *tape.Tensor) *tape.Tensor {
-	return x
+
+func (f flatten) units() int { return f.Size() }
+
+func (f flatten) record(m *model, x *tape.Tensor, _ func(string) *tape.Tensor) *tape.Tensor {
+	if f.Channels <= 1 || f.Flat() {
+		return x
+	}
+	return tape.Flatten(m.tape, x, f.Channels)
 }

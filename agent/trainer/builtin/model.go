@@ -20,7 +20,8 @@ const initTag = 0x1417
 type model struct {
 	tape   *tape.Tape
 	input  *tape.Tensor
-	loss   *tape.CrossEntropy
+	end    end
+	norms  []*tape.BatchNorm
 	params *tape.Params
 	layout []safetensors.Tensor
 	init   []initial // one a tensor of layout
@@ -30,6 +31,7 @@ type model struct {
 type initial struct {
 	bound  float64
 	stream uint64
+	ones   bool // ones instead
 }
 
 // parameter is a tensor before the canonical order is known.
@@ -51,23 +53,46 @@ func newModel(spec run.Model, facts dataset.Facts, capacity int) (*model, error)
 	m := &model{tape: tape.New(capacity)}
 	tensors := m.allocate(list)
 	m.input = m.tape.Activation(facts.Features(), false)
-	m.loss = tape.NewCrossEntropy(m.tape, net.record(m.tape, m.input, tensors))
+	x := m.input
+	if p := run.PictureOf(facts.Shape, facts.Features()); spec.Kind != run.ModelMLP && !p.Flat() && p.Channels > 1 {
+		x = tape.Unflatten(m.tape, x, p.Channels)
+	}
+	y := net.record(m, x, tensors)
+	if facts.Regression() {
+		m.end.squared = tape.NewSquaredError(m.tape, y)
+	} else {
+		m.end.classes = tape.NewCrossEntropy(m.tape, y, len(facts.Classes))
+	}
 	return m, nil
 }
 
-// chainOf lists the layers: a multilayer perceptron over columns, or over the embedded bytes of a context (Bengio et al., "A
-// neural probabilistic language model", 2003, without the direct connections).
+// chainOf lists the layers. Their sizes are checked with the spec; a spec of another origin is refused here.
 func chainOf(spec run.Model, facts dataset.Facts) (chain, error) {
-	if spec.Kind != run.ModelMLP {
-		return nil, domain.Invalid(opOpen, fmt.Sprintf("model.kind is %q", domain.Clip(spec.Kind, 40)), `set it to "mlp"`)
+	out := len(facts.Classes)
+	if facts.Regression() {
+		out = 1
 	}
+	if o := TextOptions(spec); facts.Predicts > 0 && (facts.Features() != o.Context || facts.Predicts != o.Predicts) {
+		return nil, domain.Invalid(opOpen, fmt.Sprintf("the text is packed for a context of %d bytes that predicts %d, the model sees %d and predicts %d", facts.Features(), facts.Predicts, o.Context, o.Predicts),
+			"submit the run again, so that its data is packed anew")
+	}
+	switch {
+	case spec.Kind == run.ModelTransformer && facts.Predicts > 0:
+		return transformer(spec, out)
+	case spec.Kind == run.ModelMLP:
+		return perceptron(spec, facts, out)
+	case spec.Kind == run.ModelCNN, spec.Kind == run.ModelLayers:
+		return written(spec, facts, out)
+	}
+	return nil, domain.Invalid(opOpen, fmt.Sprintf("model.kind is %q", domain.Clip(spec.Kind, 40)), `set it to "mlp", "cnn" or "layers", or for text to "mlp" or "transformer"`)
+}
+
+// perceptron is a multilayer perceptron over columns, or over the embedded bytes of a context (Bengio et al., "A neural
+// probabilistic language model", 2003, without the direct connections).
+func perceptron(spec run.Model, facts dataset.Facts, out int) (chain, error) {
 	var net chain
 	in := facts.Features()
 	if facts.Predicts > 0 {
-		if facts.Features() != spec.Context || facts.Predicts != 1 {
-			return nil, domain.Invalid(opOpen, fmt.Sprintf("the text is packed for a context of %d bytes that predicts %d, model.context is %d", facts.Features(), facts.Predicts, spec.Context),
-				"submit the run again, so that its data is packed anew")
-		}
 		net = append(net, embedding{dataset.Bytes, in, spec.Embedding}, flatten{})
 		in *= spec.Embedding
 	}
@@ -75,10 +100,10 @@ func chainOf(spec run.Model, facts dataset.Facts) (chain, error) {
 		if w < 1 {
 			return nil, domain.Invalid(opOpen, fmt.Sprintf("hidden layer %d has width %d", i+1, w), "give every layer a positive width")
 		}
-		net = append(net, linear{in, w, 2}, relu(w))
+		net = append(net, linear{in: in, out: w, gain: 2}, relu(w))
 		in = w
 	}
-	return append(net, linear{in, len(facts.Classes), 1}), nil
+	return append(net, linear{in: in, out: out, gain: 1}), nil
 }
 
 // allocate makes the parameters in canonical order and returns them by name. The map is only looked up.
@@ -134,7 +159,13 @@ func (m *model) initialise(seed uint64) {
 	for i, t := range m.layout {
 		values := m.params.Data[at : at+elements(t)]
 		at += len(values)
-		if m.init[i].bound == 0 {
+		switch {
+		case m.init[i].ones:
+			for j := range values {
+				values[j] = 1
+			}
+			continue
+		case m.init[i].bound == 0:
 			clear(values)
 			continue
 		}

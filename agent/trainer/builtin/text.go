@@ -11,7 +11,11 @@ import (
 
 // TextOptions says how the text of a resolved or filled model is to be packed: what one of its samples sees and predicts.
 func TextOptions(m run.Model) dataset.TextOptions {
-	return dataset.TextOptions{Context: m.Context, Predicts: 1}
+	o := dataset.TextOptions{Context: m.Context, Predicts: 1}
+	if m.Kind == run.ModelTransformer {
+		o.Predicts = m.Context
+	}
+	return o
 }
 
 // checkBytes refuses features that are no bytes.

@@ -33,6 +33,7 @@ func (t *Trainer) Train(ctx context.Context, c domain.ChunkID, progress func(tra
 			return done, fmt.Errorf("train chunk %d, step %d: %w", c, done.Steps+1, err)
 		}
 		clock += int64(len(batch))
+		loss *= t.scale
 		total += loss
 		done.Steps++
 		if progress != nil {
@@ -64,14 +65,15 @@ func (t *Trainer) locate(c domain.ChunkID) {
 // A step that is not finite leaves weights and optimizer as they were.
 func (t *Trainer) step(batch []int, clock int64) (float64, error) {
 	m := t.model
-	x := t.input(len(batch))
-	if err := t.set.Rows(batch, x.Data, m.loss.Labels()); err != nil {
+	if err := t.read(batch); err != nil {
 		return 0, err
 	}
-	t.hide(x.Data)
+	t.hide(m.input.Data)
 	rate := t.ramped(t.rate(clock, clock+int64(len(batch))))
+	m.tape.Train(true)
 	m.tape.Forward()
-	loss := m.loss.Loss()
+	m.tape.Train(false)
+	loss := m.end.loss()
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return 0, diverged(fmt.Sprintf("the loss is %v", loss), rate)
 	}
@@ -83,6 +85,9 @@ func (t *Trainer) step(batch []int, clock int64) (float64, error) {
 	}
 	optimizer.Clip(m.params.Grad, norm, t.spec.Optimizer.Clip)
 	t.optimizer.Step(m.params.Data, m.params.Grad, rate)
+	for _, n := range m.norms {
+		n.Commit()
+	}
 	t.ramp = max(t.ramp-1, 0)
 	return loss, nil
 }

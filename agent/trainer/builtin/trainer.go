@@ -1,9 +1,10 @@
-// Package builtin is the built-in trainer: a multilayer perceptron classifier in pure Go over packed data sets, with
-// AdamW or SGD, gradient clip and a schedule on the run's sample clock. It implements agent/trainer.Trainer.
+// Package builtin is the built-in trainer: networks in pure Go over packed data sets, with AdamW or SGD, gradient clip and a
+// schedule on the run's sample clock: multilayer perceptrons and chains of convolutions, pools and normalisations over
+// tables and pictures, for classes or numbers, and two models of text. It implements agent/trainer.Trainer.
 //
-// For one seed and one binary its bits are the same at any GOMAXPROCS and on every machine of one kind. A step
-// allocates nothing. It never opens a file, a socket or a goroutine of its own (gonum's products of large matrices
-// start and join some), never reads a clock, and knows nothing of rounds, leases or deltas.
+// For one seed and one binary its bits are the same at any GOMAXPROCS and on every machine of one kind. A step of a small
+// perceptron allocates nothing. It never opens a file or a socket; goroutines live within one operation of the tape, which
+// joins them. It never reads a clock, and knows nothing of rounds, leases or deltas.
 //
 // The agent opens one per slot and run. Package tape holds the differentiation, package optimizer the updates.
 package builtin
@@ -27,6 +28,8 @@ const (
 	// evaluationRows is the batch of Evaluate and Predict. It is fixed, so that a model's measured loss does not depend
 	// on the run's batch size.
 	evaluationRows = 256
+	// evaluationPlaces bounds the predictions of such a batch where a sample has many.
+	evaluationPlaces = 4096
 	// MaxBytes is the memory one trainer may need. Pure Go is for small models; a larger one wants the process trainer.
 	MaxBytes = 16 << 30
 )
@@ -41,10 +44,12 @@ type Trainer struct {
 	model     *model
 	optimizer optimizer.Optimizer
 
-	rows     []int // of a member: the row of each sample, nil for itself
-	hidden   []int // of a member: columns it does not see, ascending
-	ramp     int   // steps until the full learning rate, after Rejoin
-	batch    int   // most samples of a step
+	rows     []int   // of a member: the row of each sample, nil for itself
+	hidden   []int   // of a member: columns it does not see, ascending
+	ramp     int     // steps until the full learning rate, after Rejoin
+	batch    int     // most samples of a step
+	measured int     // rows of a batch of Evaluate and Predict
+	scale    float64 // of a loss: a regression's are those of the targets as they stand in the table
 	features []float32
 	indices  []int // rows of the chunk in training order
 	order    *permute.Order
@@ -83,7 +88,12 @@ func Open(ctx context.Context, job trainer.Job) (trainer.Trainer, error) {
 	if t.batch < 1 {
 		return nil, domain.Invalid(opOpen, fmt.Sprintf("batch is %d", job.Spec.Batch), "set batch to 1 or more")
 	}
-	if t.model, err = newModel(job.Spec.Model, facts, max(t.batch, evaluationRows)); err != nil {
+	t.measured = max(1, min(evaluationRows, evaluationPlaces/facts.Targets()))
+	t.scale = 1
+	if facts.Regression() {
+		t.scale = float64(facts.TargetStd * facts.TargetStd)
+	}
+	if t.model, err = newModel(job.Spec.Model, facts, max(t.batch, t.measured)); err != nil {
 		return nil, err
 	}
 	if t.optimizer, err = optimizer.New(job.Spec.Optimizer, len(t.model.params.Data)); err != nil {

@@ -100,7 +100,7 @@ func TestGradientReLU(t *testing.T) {
 func TestGradientCrossEntropy(t *testing.T) {
 	tape := New(4)
 	x := fill(tape.Activation(5, true), 1)
-	loss := NewCrossEntropy(tape, x)
+	loss := NewCrossEntropy(tape, x, x.Width())
 	copy(loss.Labels(), []int{0, 4, 2, 2})
 	checkGradient(t, tape, func() float64 { return loss.Loss() / 4 }, map[string]*Tensor{"x": x})
 }
@@ -111,7 +111,7 @@ func TestGradientNetwork(t *testing.T) {
 	x := fill(tape.Activation(4, true), 1)
 	w1, b1 := fill(p.Take(28), 2), fill(p.Take(7), 3)
 	w2, b2 := fill(p.Take(21), 4), fill(p.Take(3), 5)
-	loss := NewCrossEntropy(tape, Linear(tape, ReLU(tape, Linear(tape, x, w1, b1)), w2, b2))
+	loss := NewCrossEntropy(tape, Linear(tape, ReLU(tape, Linear(tape, x, w1, b1)), w2, b2), 3)
 	tape.Resize(5)
 	copy(loss.Labels(), []int{0, 1, 2, 0, 1})
 	checkGradient(t, tape, func() float64 { return loss.Loss() / 5 }, map[string]*Tensor{"x": x, "w1": w1, "b1": b1, "w2": w2, "b2": b2})

@@ -13,19 +13,23 @@ type linear struct {
 	x, y    *Tensor
 	w, b    *Tensor
 	in, out int
+	places  int // of a row that it is applied to
 }
 
-// Linear records y = x·Wᵀ + b and returns y [rows, out]. w holds out × in values row-major, b out values.
+// Linear records y = x·Wᵀ + b and returns y [rows, places × out]. w holds out × in values row-major, b out values; a row of
+// x has in values, or in values for each of several places.
 func Linear(t *Tape, x, w, b *Tensor) *Tensor {
-	in, out := x.Width(), b.Width()
-	domain.Assert(w.Width() == in*out, "a linear layer's weight is out × in")
-	y := t.Activation(out, true)
-	t.Record(&linear{tape: t, x: x, y: y, w: w, b: b, in: in, out: out})
+	out := b.Width()
+	in := w.Width() / out
+	domain.Assert(w.Width() == in*out && x.Width()%in == 0, "a linear layer's weight is out × in")
+	places := x.Width() / in
+	y := t.Activation(places*out, true)
+	t.Record(&linear{tape: t, x: x, y: y, w: w, b: b, in: in, out: out, places: places})
 	return y
 }
 
 func (l *linear) Forward() {
-	for i := range l.tape.Rows() {
+	for i := range l.tape.Rows() * l.places {
 		copy(l.y.Data[i*l.out:], l.b.Data)
 	}
 	blas32.Gemm(blas.NoTrans, blas.Trans, 1, l.rows(l.x.Data, l.in), l.weight(l.w.Data), 1, l.rows(l.y.Data, l.out))
@@ -34,7 +38,7 @@ func (l *linear) Forward() {
 func (l *linear) Backward() {
 	dy := l.rows(l.y.Grad, l.out)
 	blas32.Gemm(blas.Trans, blas.NoTrans, 1, dy, l.rows(l.x.Data, l.in), 1, l.weight(l.w.Grad))
-	for i := range l.tape.Rows() {
+	for i := range l.tape.Rows() * l.places {
 		for j, g := range l.y.Grad[i*l.out : (i+1)*l.out] {
 			l.b.Grad[j] += g
 		}
@@ -45,7 +49,7 @@ func (l *linear) Backward() {
 }
 
 func (l *linear) rows(data []float32, width int) blas32.General {
-	return blas32.General{Rows: l.tape.Rows(), Cols: width, Stride: width, Data: data}
+	return blas32.General{Rows: l.tape.Rows() * l.places, Cols: width, Stride: width, Data: data}
 }
 
 func (l *linear) weight(data []float32) blas32.General {

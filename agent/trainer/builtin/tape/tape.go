@@ -7,7 +7,8 @@
 //
 // Matrix products are gonum's blas32 (pure Go with assembly on amd64, no cgo): it splits work over blocks of the output
 // only, so the bits do not depend on GOMAXPROCS. They do depend on the 16-byte alignment of the right operand, which is
-// why all memory here comes from one aligned arena each for values and gradients. One goroutine at a time.
+// why all memory here comes from one aligned arena each for values and gradients. Operations that gonum does not spread are
+// cut into parts that do not depend on the number of processors either (split). One goroutine at a time calls.
 //
 // Dependency: gonum/blas32 is the fastest pure Go matrix product (measured in the builtin package's DESIGN.md).
 package tape
@@ -42,6 +43,7 @@ type Op interface {
 type Tape struct {
 	rows        int // of the present batch
 	capacity    int // most rows of a batch
+	training    bool
 	ops         []Op
 	activations []*Tensor
 }
@@ -54,6 +56,12 @@ func New(capacity int) *Tape {
 
 // Rows is the number of rows of the present batch.
 func (t *Tape) Rows() int { return t.rows }
+
+// Train says whether batches are trained on: normalisation by the batch's own statistics is for those alone.
+func (t *Tape) Train(on bool) { t.training = on }
+
+// row is row r of the present batch's values.
+func (t *Tensor) row(r int) []float32 { return t.Data[r*t.width : (r+1)*t.width] }
 
 // Activation makes a tensor of width values a row. A tensor without gradient is an input.
 func (t *Tape) Activation(width int, gradient bool) *Tensor {

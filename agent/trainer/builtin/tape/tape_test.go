@@ -95,7 +95,7 @@ func TestProductsAgreeWithLoops(t *testing.T) {
 func TestCrossEntropyIsStable(t *testing.T) {
 	tape := New(3)
 	x := tape.Activation(3, true)
-	loss := NewCrossEntropy(tape, x)
+	loss := NewCrossEntropy(tape, x, x.Width())
 	copy(x.Data, []float32{1e4, -1e4, 0, -1e4, -1e4, -1e4, 0, 0, 0})
 	copy(loss.Labels(), []int{1, 0, 2})
 	tape.Forward()
