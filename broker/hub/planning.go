@@ -91,6 +91,10 @@ func (c *Core) slotOf(m *machine.State, id domain.SlotID, held map[domain.SlotID
 	if pause, paused := m.Pause(id.Index()); paused {
 		p.Draining, p.Paused = true, domain.Clip(pause.Reason, maxPauseReason)
 	}
+	p.Power = plan.Power{Own: m.Power(id.Index(), false), CPU: m.Power(id.Index(), true)}
+	if m.Bench != nil {
+		p.Link = m.Bench.Up / float64(m.Slots)
+	}
 	if s := c.mem.slots[id]; s != nil {
 		p.Speed, p.Upload = s.speed, s.upload
 		if !s.began.IsZero() && leased && s.epoch == epoch {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tensorturn/domain"
+	"tensorturn/domain/merge"
 	"tensorturn/domain/run"
 )
 
@@ -23,6 +24,7 @@ type board struct {
 	ahead   float64 // seconds that claims reach ahead
 	age     float64 // seconds since the round was opened
 	known   bool    // some speed is known; otherwise every speed is 1 and times are in samples
+	rated   bool    // benchmarks of more than one slot are known: without any speed, these are in proportion to them, 1 on the mean
 	size    sizes
 	workers []worker // every slot of the pool and every slot with a lease, ordered by id
 	pool    []domain.ChunkID
@@ -94,6 +96,9 @@ func (b *board) addStrangers() {
 func (b *board) draw(w *worker) {
 	l := b.r.Leases[w.ID]
 	w.mine = l != nil
+	if w.Upload == 0 && w.Link > 0 { // until it has sent one
+		w.Upload = float64(b.r.Params) * merge.BitsPerValue(merge.Codec(b.r.Spec.Codec)) / 8 / w.Link
+	}
 	w.free = w.free && l == nil
 	if l != nil && l.Unit == run.UnitMember {
 		b.drawMember(w, l)

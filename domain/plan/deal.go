@@ -23,7 +23,7 @@ func (b *board) deal() {
 	if quota == nil {
 		return // nobody can take them now
 	}
-	if start && b.probing() {
+	if start && (b.probing() || !b.known && b.rated) { // benchmarks shall not keep a slot from being measured
 		b.probe(quota)
 	}
 	total := 0.0
@@ -51,6 +51,10 @@ func (b *board) deal() {
 
 func (b *board) dealReason(w *worker, q, n int, total float64, start bool) string {
 	switch {
+	case !b.known && b.rated && w.power > 0:
+		return fmt.Sprintf("%d of %s: its share by benchmark, %s GFLOP/s, no speed known", q, count(n), figure(w.power/1e9))
+	case !b.known && b.rated:
+		return fmt.Sprintf("%d of %s: a mean share, never benchmarked, no speed known", q, count(n))
 	case !b.known:
 		return fmt.Sprintf("%d of %s: an equal share, no speed known", q, count(n))
 	case start:

@@ -18,8 +18,16 @@ type Slot struct {
 	Upload      float64 // seconds its last delta took to make and send, 0 when unknown
 	Busy        float64 // seconds since it began the chunk under way, 0 when it trains none
 	Shown       float64 // of Busy, the seconds up to its machine's newest word: what is beyond them is silence, and tells of no hang
+	Power       Power   // by its machine's newest benchmark: what to reckon with until it has trained
+	Link        float64 // bytes per second of its share of the way to the hub, by the same; 0 when unknown
 	Free        bool    // holds no lease of any run
 	Done        int64   // samples its member has seen, as its agent reported; 0 when it trains none
+}
+
+// Power is what a slot can compute, in floating point operations per second; 0 when unknown.
+type Power struct {
+	Own float64 // its share of its GPU, or of the CPU where it has none
+	CPU float64 // its share of the CPU, which is what the built-in trainer uses
 }
 
 // Snapshot is everything a plan may look at. Plan reads the runs and never changes them.

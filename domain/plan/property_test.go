@@ -126,6 +126,8 @@ func (s *story) trouble(t *rapid.T) {
 		s.labour(r, rapid.IntRange(1, len(s.slots)).Draw(t, "workers"), rapid.IntRange(1, 4).Draw(t, "chunks"))
 	case "speed":
 		p.Speed = rapid.SampledFrom([]float64{0, 0.1, 1, 7, 30}).Draw(t, "speed")
+		p.Power.CPU = rapid.SampledFrom([]float64{0, 1e9, 5e11}).Draw(t, "power")
+		p.Link = rapid.SampledFrom([]float64{0, 1e3, 1e8}).Draw(t, "link")
 		p.Upload = rapid.SampledFrom([]float64{0, 1, 50}).Draw(t, "upload")
 		p.Busy = rapid.SampledFrom([]float64{0, 3, 300}).Draw(t, "busy")
 		p.Shown = rapid.Float64Range(0, p.Busy).Draw(t, "shown")

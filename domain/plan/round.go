@@ -98,14 +98,14 @@ func (b *board) holds(u run.Unit) bool {
 	return false
 }
 
-// best is the free slot with the fewest task errors, of those the fastest, of those the first; nil when there is none.
+// best is the free slot with the fewest task errors, of those the fastest, by benchmarks while no speed is known, of those the first; nil when there is none.
 func (b *board) best() *worker {
 	free := b.idle()
 	if len(free) == 0 {
 		return nil
 	}
 	return slices.MinFunc(free, func(x, y *worker) int {
-		return cmp.Or(cmp.Compare(b.r.TaskFails[x.ID], b.r.TaskFails[y.ID]), cmp.Compare(y.Speed, x.Speed))
+		return cmp.Or(cmp.Compare(b.r.TaskFails[x.ID], b.r.TaskFails[y.ID]), cmp.Compare(y.Speed, x.Speed), cmp.Compare(y.power, x.power))
 	})
 }
 
@@ -116,7 +116,10 @@ func (b *board) grantOther(w *worker, u run.Unit, round int, reason string) {
 
 // pace says why w was chosen.
 func (b *board) pace(w *worker) string {
-	if w.Speed == 0 {
+	switch {
+	case w.Speed == 0 && w.power > 0:
+		return fmt.Sprintf("the fastest free slot by benchmark, %s GFLOP/s", figure(w.power/1e9))
+	case w.Speed == 0:
 		return "the first free slot, no speed known"
 	}
 	return fmt.Sprintf("the fastest free slot at %s samples/s", figure(w.Speed))

@@ -16,7 +16,7 @@ import (
 
 // TestScenarios plays the files in testdata/scenarios. Each is a story about one rule; the words are:
 //
-//	slots                   one slot a line: ID [speed=S] [upload=S] [busy=S [shown=S]] [suspect|draining|quarantined|lost|unheard|online]
+//	slots                   one slot a line: ID [speed=S] [upload=S] [power=GFLOPS] [gpu=GFLOPS] [link=MB/S] [busy=S [shown=S]] [suspect|draining|quarantined|lost|unheard|online]
 //	forget SLOT             the pool no longer lists it
 //	submit RUN [samples=] [chunk=] [round=] [epochs=] [most=] [deadline=] [every=]
 //	plan                    asks plan until it has nothing to propose, and lists the facts
@@ -123,6 +123,12 @@ func set(t tester, p *plan.Slot, key string, x float64) {
 	switch key {
 	case "speed":
 		p.Speed = x
+	case "power": // of what its trainer uses, GFLOP/s
+		p.Power = plan.Power{Own: x * 1e9, CPU: x * 1e9}
+	case "gpu":
+		p.Power.Own = x * 1e9
+	case "link": // MB/s
+		p.Link = x * 1e6
 	case "upload":
 		p.Upload = x
 	case "done":

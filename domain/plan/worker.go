@@ -14,7 +14,8 @@ type worker struct {
 	free    bool    // may be granted a lease of this run
 	mine    bool    // holds a lease of this run
 	train   bool    // holds a train lease of the open round
-	speed   float64 // samples per second to reckon with: measured, or the mean, or less when a chunk is overdue
+	speed   float64 // samples per second to reckon with: measured, or from benchmarks, or the mean, or less when a chunk is overdue
+	power   float64 // of what this run's trainer uses, 0 when unknown
 	shard   []domain.ChunkID
 	claimed []domain.ChunkID // not trained yet; the first is under way
 	trained int              // chunks in its local weights
@@ -27,25 +28,43 @@ type worker struct {
 	left    float64          // samples the member has still to see
 }
 
-// reckon settles the speeds to plan with. An unknown one is the mean of the known. A chunk that takes longer than the
-// speed says bounds the speed from above: a hanging slot gets slower by the second.
+// reckon settles the speeds to plan with. An unknown one follows from the slot's benchmark and from what the known ones make of theirs,
+// else it is the mean of the known. A chunk that takes longer than the speed says bounds the speed from above: a hanging slot gets
+// slower by the second.
 func (b *board) reckon() {
 	sum, n := 0.0, 0
-	for _, w := range b.workers {
+	rated, power := 0.0, 0.0 // speed and power of those that have both
+	all, benched := 0.0, 0   // power of those that have one
+	for i := range b.workers {
+		w := &b.workers[i]
+		if w.power = w.Power.Own; b.r.Spec.Trainer != run.Process {
+			w.power = w.Power.CPU
+		}
+		if w.power > 0 {
+			all, benched = all+w.power, benched+1
+		}
 		if w.Speed > 0 {
 			sum, n = sum+w.Speed, n+1
+			if w.power > 0 {
+				rated, power = rated+w.Speed, power+w.power
+			}
 		}
 	}
-	b.known = n > 0
+	b.known, b.rated = n > 0, benched > 1
 	for i := range b.workers {
 		w := &b.workers[i]
 		switch {
 		case w.Speed > 0:
 			w.speed = w.Speed
+		case b.known && w.power > 0 && power > 0:
+			w.speed = w.power * (rated / power)
 		case b.known:
 			w.speed = sum / float64(n)
 		default:
 			w.speed, w.Busy, w.Shown = 1, 0, 0 // seconds mean nothing where times are in samples
+			if b.rated && w.power > 0 {
+				w.speed = w.power * (float64(benched) / all)
+			}
 			continue
 		}
 		if w.Busy > 0 && len(w.claimed) > 0 {
