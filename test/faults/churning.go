@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -42,6 +44,7 @@ func churning(o options, bin string) error {
 	return kit.InBed(os.Stderr, func(b *kit.Bed) {
 		w := newWorld(b, bin, false, o.seed)
 		r := w.churned(o)
+		r.seconds.print(os.Stdout)
 		fmt.Println(r)
 		if r.efficiency < o.least {
 			b.Errorf("efficiency %.3f, want %.2f at least", r.efficiency, o.least)
@@ -56,27 +59,43 @@ type churned struct {
 	counted              int64
 	possible, efficiency float64
 	strict               float64 // the same, with the time of the hub's outages counted as time the machines could have worked
+	alone                float64 // the same, at the speed of one machine alone in the pool, before the others were started
 	expired, requeued    int
 	rounds, absent       int
-	ideal                map[string]float64
+	seconds              seconds
+}
+
+// weigh compares what was counted with what each slot could have trained at its own speed in the seconds it was connected. That speed
+// is measured while it trains beside all the others of this computer: who else uses its cores is no fault of a pool.
+func (c *churned) weigh(accounts map[domain.SlotID]*account, hubGone, solo float64) {
+	c.seconds = seconds{}
+	all, alone := 0.0, 0.0
+	for _, slot := range slices.Sorted(maps.Keys(accounts)) {
+		a := accounts[slot]
+		for _, k := range slices.Sorted(maps.Keys(a.sums)) {
+			c.seconds[k] += a.sums[k]
+		}
+		connected := a.sums.total() - hubGone
+		c.possible += connected * a.speed()
+		alone += connected * solo
+		all += a.sums.total() * a.speed()
+	}
+	c.efficiency, c.strict, c.alone = float64(c.counted)/c.possible, float64(c.counted)/all, float64(c.counted)/alone
 }
 
 func (c churned) String() string {
-	return fmt.Sprintf("%d faults (%d hub, %d agents, %d trainers) in %.0f s: %d samples counted of %.0f possible at the fastest slot's speed: efficiency %.3f (%.3f if outages of the hub are the machines' time); "+
+	return fmt.Sprintf("%d faults (%d hub, %d agents, %d trainers) in %.0f s: %d samples counted of %.0f possible at the slots' speeds: efficiency %.3f (%.3f if outages of the hub are the machines' time, %.3f at the speed of one machine alone on this computer); "+
 		"%d leases lost, %d chunks trained again; %d rounds, %d times a machine that was there all round was not in its merge; ledger exact, merges bit-exact",
 		c.faults["hub"]+c.faults["agent"]+c.faults["trainer"], c.faults["hub"], c.faults["agent"], c.faults["trainer"], c.took.Seconds(), c.counted, c.possible,
-		c.efficiency, c.strict, c.expired, c.requeued, c.rounds, c.absent)
+		c.efficiency, c.strict, c.alone, c.expired, c.requeued, c.rounds, c.absent)
 }
 
-// presence measures how long machines are there: from online to the kill.
+// presence notes when machines and the hub are away: a machine from the kill until the hub has heard of its next process.
 type presence struct {
-	mu    sync.Mutex
-	since map[string]time.Time
-	total map[string]time.Duration
-	gone  []gap // of each machine
-	hub   time.Duration
-
+	mu      sync.Mutex
+	gone    []gap // of each machine
 	hubGone []gap
+	hub     time.Duration // all of hubGone
 }
 
 type gap struct {
@@ -84,35 +103,14 @@ type gap struct {
 	from, to time.Time
 }
 
-func (p *presence) on(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.since[name] = time.Now()
-}
-
 func (p *presence) off(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at, ok := p.since[name]; ok {
-		p.total[name] += time.Since(at)
-		delete(p.since, name)
-	}
 	p.gone = append(p.gone, gap{name: name, from: time.Now()})
-}
-
-// end ends the measurement with everybody there.
-func (p *presence) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name, at := range p.since {
-		p.total[name] += time.Since(at)
-		delete(p.since, name)
-	}
 }
 
 // back notes the end of the machine's newest absence.
 func (p *presence) back(name string) {
-	p.on(name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := len(p.gone) - 1; i >= 0; i-- {
@@ -123,23 +121,21 @@ func (p *presence) back(name string) {
 	}
 }
 
+// churned runs the pool under faults and weighs what came of it.
 func (w *world) churned(o options) churned {
 	names := churnNames()
 	faults, length := o.faults, time.Duration(o.minutes*float64(time.Minute))
 	w.Pool.Lease = o.lease
 	w.StartHub("--min-free", "1048576")
 	w.witness = watch(w)
-	there := &presence{since: map[string]time.Time{}, total: map[string]time.Duration{}}
+	there := &presence{}
 	solo := w.soloSpeed()
 	for _, n := range names {
 		w.agents[n] = w.StartAgent(n, churnAgent...)
 	}
 	id := w.Submit(w.churnSpec("churn", churnMachines*o.share, int(solo*float64(len(names))*length.Seconds()*2)))
 	w.AwaitRun(id, "all to work", func(r runs.Run) bool { return len(r.Slots) == len(names) })
-	for _, n := range names {
-		there.on(n)
-	}
-	out := churned{faults: map[string]int{}, ideal: map[string]float64{}}
+	out := churned{faults: map[string]int{}}
 	var work sync.WaitGroup
 	tick := time.NewTicker(length / time.Duration(faults))
 	defer tick.Stop()
@@ -180,22 +176,9 @@ func (w *world) churned(o options) churned {
 	}
 	work.Wait()
 	r := w.show(id)
-	there.end()
 	began, ended, done := w.span(id, last)
 	out.took, out.counted = ended.Sub(began), done
-	ledger := w.ledger(id, began, ended, there)
-	ledger.print(os.Stdout)
-	present := ledger.total()
-	// On a machine that others use as well the trial of one may have come at a bad moment: the fastest of all counts, against us.
-	speed := solo
-	for _, s := range r.Slots {
-		if v := rate(r, *s); s.Chunks >= 20 {
-			speed = max(speed, v)
-		}
-	}
-	out.possible = (present - float64(len(names))*there.hub.Seconds()) * speed
-	out.efficiency = float64(out.counted) / out.possible
-	out.strict = float64(out.counted) / (present * speed)
+	out.weigh(w.ledger(id, began, ended, there), there.hub.Seconds(), solo)
 	w.Say("run", "cancel", string(id))
 	r = w.over(id)
 	out.expired, out.requeued, out.rounds = r.Totals.Expired, r.Totals.Requeued, r.Rounds.Merged

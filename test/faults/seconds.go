@@ -52,7 +52,8 @@ type account struct {
 	fresh   bool // the agent or the trainer has just begun
 	away    bool
 	held    map[domain.ChunkID]float64 // trained, and not counted yet
-	told    time.Time                  // of the newest chunks, which may have come together
+	chunks  int                        // trained, whatever became of them
+	spent   float64                    // seconds of them
 }
 
 // until adds the stretch that ends at t.
@@ -74,6 +75,8 @@ func (a *account) trained(t time.Time, chunks map[domain.ChunkID]float64) {
 		a.sums[thrown] += a.held[c] // trained before, and once more now
 		a.held[c] = chunks[c]
 		left += chunks[c]
+		a.chunks++
+		a.spent += chunks[c]
 	}
 	for i := len(a.pending) - 1; i >= 0; i-- {
 		eaten := min(left, a.pending[i].long)
@@ -125,14 +128,13 @@ type moment struct {
 }
 
 // ledger tells where the seconds of the machines went between began and ended.
-func (w *world) ledger(id domain.RunID, began, ended time.Time, there *presence) seconds {
-	sums := seconds{}
+func (w *world) ledger(id domain.RunID, began, ended time.Time, there *presence) map[domain.SlotID]*account {
 	accounts := map[domain.SlotID]*account{}
 	names := map[string]domain.SlotID{}
 	for _, n := range churnNames() {
 		s := domain.Slot(w.machine(n).ID, 0)
 		names[n] = s
-		accounts[s] = &account{sums: sums, at: began, now: between, held: map[domain.ChunkID]float64{}}
+		accounts[s] = &account{sums: seconds{}, at: began, now: between, held: map[domain.ChunkID]float64{}}
 	}
 	all := append(ofRun(w.Events(), id), there.moments(names)...)
 	all = slices.DeleteFunc(all, func(m moment) bool { return m.at.After(ended) })
@@ -152,7 +154,7 @@ func (w *world) ledger(id domain.RunID, began, ended time.Time, there *presence)
 		a.lose()
 		a.flush()
 	}
-	return sums
+	return accounts
 }
 
 // ofRun turns the log into moments. Chunks that were told at once are one moment.
@@ -239,6 +241,14 @@ func (p *presence) moments(names map[string]domain.SlotID) []moment {
 		out = append(out, moment{g.from, "", func(a *account) { a.before = a.now; a.until(g.from, noHub) }}, moment{g.to, "", func(a *account) { a.until(g.to, a.back()) }})
 	}
 	return out
+}
+
+// speed is that of the slot while it trained, in samples a second: what it does when nobody keeps it from training.
+func (a *account) speed() float64 {
+	if a.spent == 0 {
+		return 0
+	}
+	return float64(a.chunks*churnChunk) / a.spent
 }
 
 // total is how many seconds the slots were connected, the hub's absences included.
