@@ -23,7 +23,9 @@ type hubBox struct {
 	luck   luck
 	snaps  luck
 	core   *hub.Core // nil when the process is off
-	life   int       // counts starts and crashes: what was asked for in an earlier life does not happen
+	clock  luck
+	skew   time.Duration // of the host's clock, in this life: within a life the hub reads a monotonic one
+	life   int           // counts starts and crashes: what was asked for in an earlier life does not happen
 	starts int
 	frozen time.Duration // until then the process stands still
 	inbox  []letter
@@ -65,8 +67,9 @@ func (h *hubBox) start() {
 		cfg.Decide = w.plant.decide()
 	}
 	h.beginFrozen(&cfg)
+	h.jump()
 	core := hub.New(cfg, w.log, w.reg)
-	if err := core.Open(context.Background(), w.wall()); err != nil {
+	if err := core.Open(context.Background(), h.now()); err != nil {
 		w.say("hub", "cannot start: %v", err)
 		h.later(100*time.Millisecond, h.start)
 		return
@@ -79,6 +82,25 @@ func (h *hubBox) start() {
 	w.check(true)
 	h.later(0, h.tick)
 }
+
+// How often the host's clock has jumped while the hub was off, and by how much at most.
+const (
+	clockJumps = 0.3
+	clockJump  = 2 * time.Hour
+)
+
+// jump sets the host's clock forward or back between two lives of the hub.
+func (h *hubBox) jump() {
+	if h.starts < 2 || !h.w.faulty() || !h.clock.chance(clockJumps) {
+		return
+	}
+	h.skew = h.clock.span(0, 2*clockJump) - clockJump
+	h.w.say("hub", "its clock is wrong by %v", h.skew)
+	h.w.mark(markClockJump)
+}
+
+// now is the time on the hub's host.
+func (h *hubBox) now() time.Time { return h.w.wall().Add(h.skew) }
 
 // later does something in this life of the process only, and not while it is frozen.
 func (h *hubBox) later(d time.Duration, do func()) {
@@ -156,7 +178,7 @@ func (h *hubBox) step() {
 		in[i] = l.in
 	}
 	h.w.store.ambiguous = false
-	outs := h.core.Step(context.Background(), h.w.wall(), in)
+	outs := h.core.Step(context.Background(), h.now(), in)
 	h.w.check(false)
 	h.describe(n, outs)
 	h.freeze()

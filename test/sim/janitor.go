@@ -14,6 +14,9 @@ import (
 // streamJanitor is the stream of luck of what happens beside the hub. It lies far behind those of the machines.
 const streamJanitor uint64 = 1 << 41
 
+// streamClock is that of the jumps of the hub's clock.
+const streamClock uint64 = 1 << 42
+
 // orphanGrace is how many lease times an object that nobody refers to may stay. A real hub gives an hour.
 const orphanGrace = 6
 

@@ -43,6 +43,7 @@ const (
 	markGrown
 	markFedBack
 	markLeftAdopted
+	markClockJump
 	markCount
 )
 
@@ -60,7 +61,7 @@ func (m mark) String() string {
 		"a late delta cut to its prefix", "a late delta counted",
 		"orphans collected", "a second hub refused",
 		"a base made from the one before and an increment", "what a delta lost given back to the next one",
-		"work that a killed process had left adopted",
+		"work that a killed process had left adopted", "the hub started with its clock set forward or back",
 	}[m]
 }
 

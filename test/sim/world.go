@@ -69,7 +69,7 @@ func newWorld(opt options, what wrong, out io.Writer) *world {
 	w.log = memory.NewLog(w.store.log)
 	w.blobs = memory.NewBlobs(w.wall, w.store.blobs)
 	w.past = newPast(w)
-	w.hub = &hubBox{w: w, luck: newLuck(opt.Seed, streamHub), snaps: newLuck(opt.Seed, streamFrozen)}
+	w.hub = &hubBox{w: w, luck: newLuck(opt.Seed, streamHub), snaps: newLuck(opt.Seed, streamFrozen), clock: newLuck(opt.Seed, streamClock)}
 	w.nemesis = &nemesis{w: w, luck: newLuck(opt.Seed, streamNemesis)}
 	return w
 }
