@@ -160,7 +160,7 @@ func TestNormsAgree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, 600).Draw(rt, "n")
 		base, local := vector(rapid.SliceOfN(finite, n, n).Draw(rt, "base")...), vector(rapid.SliceOfN(finite, n, n).Draw(rt, "local")...)
-		for _, codec := range []Codec{CodecFP32, CodecE3M0} {
+		for _, codec := range allCodecs {
 			var buf bytes.Buffer
 			norm, err := EncodeDelta(codec, bytes.NewReader(base.bytes(t)), bytes.NewReader(local.bytes(t)), baseID, &buf)
 			if err != nil {

@@ -142,13 +142,11 @@ func TestResultMustBeFinite(t *testing.T) {
 func FuzzDelta(f *testing.F) {
 	base := model{}.tensor("a", []int64{3}, 1, 2, 3).tensor("b", []int64{300}, make([]float32, 300)...)
 	local := model{}.tensor("a", []int64{3}, 1, 2, 4).tensor("b", []int64{300}, make([]float32, 300)...)
-	f.Add(encode(f, CodecE3M0, base, local), true)
-	f.Add(encode(f, CodecFP32, base, local), false)
-	f.Fuzz(func(t *testing.T, delta []byte, coarse bool) {
-		codec := CodecFP32
-		if coarse {
-			codec = CodecE3M0
-		}
+	for i, codec := range allCodecs {
+		f.Add(encode(f, codec, base, local), byte(i))
+	}
+	f.Fuzz(func(t *testing.T, delta []byte, which byte) {
+		codec := allCodecs[int(which)%len(allCodecs)]
 		found, err := Inspect(bytes.NewReader(base.bytes(t)), bytes.NewReader(delta), Expect{codec, baseID, base.layout()})
 		if err != nil || len(found.Note) > domain.MaxReasonLength {
 			t.Fatalf("%+v, %v", found, err)

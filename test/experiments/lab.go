@@ -16,6 +16,7 @@ type lab struct {
 	// plant names a fault that a test plants to see the experiment fail; "" otherwise.
 	plant string
 	out   io.Writer
+	bench *bench // of the language experiments: they share it
 
 	text   strings.Builder
 	err    error

@@ -23,13 +23,24 @@ type experiment struct {
 // experiments is the list, in the order in which they run and stand in RESULTS.md. One file each.
 func experiments() []experiment {
 	return []experiment{
+		{"E1", "one model on four machines against data parallel and one machine, equal tokens", tokenGap},
+		{"E2", "four machines against one, equal time", equalTime},
+		{"E3", "ten and forty times fewer merges", fewerMerges},
+		{"E4", "bytes on the wire against the formula", wire},
+		{"E5", "codecs up and down against fp32", codecs},
+		{"E5n", "a code that loses for good (negative control)", blunt},
+		{"E6", "machines of speeds 1:2:4:8: equal shares against leases", leases},
+		{"E6w", "weights of deltas: leases from one pool, and fixed shards", deltaWeights},
+		{"E7", "three in ten deltas lost", deaths},
+		{"E9", "inner optimizers that begin anew each round (negative control)", forgetful},
+		{"E11", "a machine that sends rubbish", attackers},
 		{"E13", "an ensemble of five against its mean member: digits", ensembleGain},
 		{"E13n", "averaging independent members' weights (negative control)", soup},
 	}
 }
 
 // limit ends a set of experiments that hangs.
-const limit = 30 * time.Minute
+const limit = 60 * time.Minute
 
 func main() { os.Exit(command(os.Args[1:], os.Stdout, os.Stderr)) }
 
@@ -52,9 +63,9 @@ func command(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	failed := 0
+	failed, shared := 0, newBench()
 	for _, e := range chosen {
-		l := &lab{ctx: ctx, quick: *quick, out: stdout}
+		l := &lab{ctx: ctx, quick: *quick, out: stdout, bench: shared}
 		text, ok := l.do(e)
 		if !ok {
 			failed++

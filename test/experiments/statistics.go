@@ -25,6 +25,14 @@ func (s sample) deviation() float64 {
 	return math.Sqrt(sum / float64(len(s)-1))
 }
 
+// error is the standard error of the mean; of one repetition there is none.
+func (s sample) error() float64 {
+	if len(s) < 2 {
+		return math.NaN()
+	}
+	return s.deviation() / math.Sqrt(float64(len(s)))
+}
+
 // t is Student's t of the mean against 0; for paired differences. Equal values have no deviation: ±Inf, or 0 for zeros.
 func (s sample) t() float64 {
 	m := s.mean()
@@ -70,6 +78,7 @@ func (s sample) minus(o sample) sample {
 }
 
 // percent and nats print figures in the table's units.
-func percent(v float64) string { return fmt.Sprintf("%.1f", 100*v) }
-func points(v float64) string  { return fmt.Sprintf("%+.2f", 100*v) }
-func nats(v float64) string    { return fmt.Sprintf("%.3f", v) }
+func percent(v float64) string  { return fmt.Sprintf("%.1f", 100*v) }
+func points(v float64) string   { return fmt.Sprintf("%+.2f", 100*v) }
+func percent2(v float64) string { return fmt.Sprintf("%.2f", 100*v) }
+func nats(v float64) string     { return fmt.Sprintf("%.3f", v) }

@@ -65,6 +65,58 @@ def e3m0_decode(b, n):
     return d
 
 
+def int8_encode(d):
+    """Whole numbers decide: q is the nearest to 127 * x / a, ties to even, which is what round does on a Fraction."""
+    out = bytearray()
+    for at in range(0, len(d), BLOCK):
+        block = d[at : at + BLOCK]
+        a = max(abs(x) for x in block)
+        out += struct.pack("<f", a)
+        out += bytes((round(127 * Fraction(x) / Fraction(a)) if a else 0) & 255 for x in block)
+    return bytes(out)
+
+
+def int8_decode(b, n):
+    d, at = [], 0
+    while len(d) < n:
+        k = min(BLOCK, n - len(d))
+        a = struct.unpack_from("<f", b, at)[0]
+        d += [(q * a) / 127.0 for q in struct.unpack_from(f"<{k}b", b, at + 4)]
+        at += 4 + k
+    return d
+
+
+def two_encode(d):
+    out = bytearray()
+    for at in range(0, len(d), BLOCK):
+        block = d[at : at + BLOCK]
+        s = 0.0
+        for x in block:
+            s = s + abs(x)
+        m = f32(bits32(s / len(block)))
+        out += struct.pack("<f", m)
+        codes = [0 if m == 0 else (1 if abs(x) >= m else 0) | (2 if x < 0 else 0) for x in block]
+        codes += [0] * (-len(codes) % 4)
+        out += bytes(sum(codes[i + j] << 2 * j for j in range(4)) for i in range(0, len(codes), 4))
+    return bytes(out)
+
+
+def two_decode(b, n):
+    d, at = [], 0
+    while len(d) < n:
+        k = min(BLOCK, n - len(d))
+        m = struct.unpack_from("<f", b, at)[0]
+        for i in range(k):
+            c = b[at + 4 + i // 4] >> 2 * (i % 4) & 3
+            v = 1.5 * m if c & 1 else 0.5 * m
+            d.append(-v if c & 2 else v)
+        at += 4 + (k + 3) // 4
+    return d
+
+
+CODECS = {"e3m0": (e3m0_encode, e3m0_decode), "int8": (int8_encode, int8_decode), "2bit": (two_encode, two_decode)}
+
+
 def outer(theta, m, inputs, eta, mu):
     """One merge. inputs: (samples, local values or None, D values or None)."""
     total = float(sum(n for n, _, _ in inputs))
@@ -103,8 +155,8 @@ def words(xs, width):
     return [format(x, f"0{width}x") for x in xs]
 
 
-def codec_cases():
-    r = Random(7)
+def codec_cases(encode, decode, seed):
+    r = Random(seed)
     one, tiny, big = 1.0, f32(1), f32(0x7F7FFFFF)
     near = []
     for k in range(8):
@@ -126,13 +178,17 @@ def codec_cases():
         "a block and a short one": [r.value() for _ in range(BLOCK + 3)],
         "two blocks": [r.value(20) for _ in range(2 * BLOCK)],
     }
+    if encode is not e3m0_encode:
+        cases["ties of 127"] = [127.0] + [k + 0.5 for k in range(-12, 12)] + [f32(bits32(k + 0.5) + j) for k in range(12) for j in (-1, 1)]
+        cases["a mean that rounds to nothing"] = [tiny] + [0.0] * 200
+        cases["three values"] = [1.0, -0.25, 2.0]
     for name, d in cases.items():
-        code = e3m0_encode(d)
+        code = encode(d)
         yield {
             "name": name,
             "d": words(map(bits32, d), 8),
             "code": code.hex(),
-            "decoded": words(map(bits64, e3m0_decode(code, len(d))), 16),
+            "decoded": words(map(bits64, decode(code, len(d))), 16),
         }
 
 
@@ -231,11 +287,64 @@ def late_cases():
                      [("fp32", 31, noise(0.02), True), ("fp32", 7, noise(0.02), False)]])
 
 
+def feedback_cases():
+    """A chain of deltas of one slot: c = (base - local) + keep * e, each file and residual as it must be."""
+    r = Random(17)
+    for codec in ("2bit", "e3m0", "int8"):
+        encode, decode = CODECS[codec]
+        base = [r.value() for _ in range(BLOCK + 37)]
+        e, steps = [0.0] * len(base), []
+        for keep in (1.0, 1.0, 0.3, 4.0):
+            local = [f32(bits32(x + r.value() * 0.1)) for x in base]
+            d = [f32(bits32(a - b)) for a, b in zip(base, local)]
+            c = [f32(bits32(x + keep * y)) for x, y in zip(d, e)]
+            code = encode(c)
+            e = [f32(bits32(x - y)) for x, y in zip(c, decode(code, len(c)))]
+            steps.append({"keep": keep, "local": words(map(bits32, local), 8), "code": code.hex(), "residual": words(map(bits32, e), 8)})
+        yield {"name": codec, "base": words(map(bits32, base), 8), "steps": steps}
+
+
+def down_cases():
+    """Merges whose next base goes out as an increment: S, r, code and both residuals by DESIGN.md."""
+    r = Random(19)
+    for codec, eta, mu in (("e3m0", 1.0, 0.0), ("e3m0", 0.7, 0.9), ("int8", 0.7, 0.7)):
+        encode, decode = CODECS[codec]
+        theta = [r.value() for _ in range(BLOCK + 41)]
+        case = {"name": f"{codec}, eta {eta}, mu {mu}", "codec": codec, "eta": eta, "mu": mu, "base": words(map(bits32, theta), 8), "rounds": []}
+        m, rest = [0.0] * len(theta), [0.0] * len(theta)
+        for _ in range(3):
+            inputs, written = [], []
+            for samples, spread in ((64, 0.1), (1437, 0.02)):
+                local = [f32(bits32(x + r.value() * spread)) for x in theta]
+                inputs.append((samples, local))
+                written.append({"codec": "fp32", "samples": samples, "payload": struct.pack(f"<{len(local)}f", *local).hex()})
+            total = float(sum(n for n, _ in inputs))
+            masters, d = [], []
+            for j, th in enumerate(theta):
+                s = 0.0
+                for n, local in inputs:
+                    s = s + float(n) * local[j]
+                l = s / total
+                m[j] = mu * m[j] + (th - l)
+                masters.append((1.0 - eta) * th + eta * l - eta * (mu * m[j]) + rest[j])
+                d.append(f32(bits32(th - masters[j])))
+            code = encode(d)
+            theta = [f32(bits32(th - q)) for th, q in zip(theta, decode(code, len(d)))]
+            rest = [a - b for a, b in zip(masters, theta)]
+            case["rounds"].append({"inputs": written, "increment": code.hex(), "next_base": words(map(bits32, theta), 8),
+                                   "next_momentum": words(map(bits64, m), 16), "next_residual": words(map(bits64, rest), 16)})
+        yield case
+
+
 def dump(name, cases):
     with open(name, "w", encoding="ascii") as f:
         f.write("[\n" + ",\n".join(map(json.dumps, cases)) + "\n]\n")
 
 
-dump("e3m0.json", codec_cases())
+dump("e3m0.json", codec_cases(e3m0_encode, e3m0_decode, 7))
+dump("int8.json", codec_cases(int8_encode, int8_decode, 23))
+dump("twobit.json", codec_cases(two_encode, two_decode, 29))
 dump("merge.json", merge_cases())
 dump("late.json", late_cases())
+dump("feedback.json", feedback_cases())
+dump("down.json", down_cases())
