@@ -82,12 +82,8 @@ func newCodedBench(t *testing.T) *codedBench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snaps, err := c.Snapshots(0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	st := newStore(c, b.server.client(t), sinceStart())
-	b.worker = &worker{store: st, snaps: snaps, loss: &losses{files: lost}, ctx: t.Context(), meter: newMeter(0, 1, sinceStart(), func(Input) {}), log: zerolog.New(&b.log)}
+	b.worker = &worker{store: st, loss: &losses{files: lost}, ctx: t.Context(), meter: newMeter(0, 1, sinceStart(), func(Input) {}), log: zerolog.New(&b.log)}
 
 	base, local := weightsFile(t, 1, 2, 3), weightsFile(t, 1.5, 2, 2.7)
 	b.from = b.server.serve(t, base)
