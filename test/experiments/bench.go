@@ -26,6 +26,8 @@ type bench struct {
 	mu     sync.Mutex
 	corpus *corpus
 	known  map[string]measured
+
+	path, program string // of the file of an interrupted run, "" when there is none
 }
 
 type measured struct {
@@ -100,6 +102,7 @@ func (b *bench) some(ctx context.Context, todo <-chan job, cancel func()) error 
 		}
 		b.mu.Lock()
 		b.known[j.key()] = m
+		err = b.save()
 		b.mu.Unlock()
 	}
 	return err

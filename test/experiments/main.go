@@ -50,6 +50,7 @@ func command(args []string, stdout, stderr io.Writer) int {
 	f.SetOutput(stderr)
 	only := f.String("only", "", "experiments to run, separated by commas: "+strings.Join(ids(), ", "))
 	quick := f.Bool("quick", false, "few repetitions: shows that the experiments work, not what holds")
+	resume := f.String("resume", "", "a file to keep what is trained in, and to go on from after an interruption")
 	write := f.String("write", "", "the RESULTS.md whose blocks to rewrite")
 	if err := f.Parse(args); err != nil {
 		return 2
@@ -64,6 +65,12 @@ func command(args []string, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	failed, shared := 0, newBench()
+	if *resume != "" {
+		if err := shared.resume(*resume); err != nil {
+			fmt.Fprintln(stderr, err)
+			return 1
+		}
+	}
 	for _, e := range chosen {
 		l := &lab{ctx: ctx, quick: *quick, out: stdout, bench: shared}
 		text, ok := l.do(e)
