@@ -54,7 +54,7 @@ func TestWhoReachesWhat(t *testing.T) {
 		{readAny, "GET", "/api/v1/runs", ""}, {own, "POST", "/api/v1/runs", "{}"}, {readAny, "GET", "/api/v1/runs/r-1", ""}, {readAny, "GET", "/api/v1/runs/r-1/events", ""},
 		{read, "GET", "/api/v1/runs/r-2", ""}, {read, "GET", "/api/v1/runs/r-2/events", ""}, {read, "GET", "/api/v1/runs/r", ""}, {read, "GET", "/api/v1/runs/none", ""},
 		{read, "GET", "/api/v1/runs/r-1%2f..%2fr-2", ""}, {read, "GET", "/api/v1/runs/r-1%2fx", ""}, {read, "GET", "/api/v1/runs/r-1%2fx/events", ""},
-		{own, "GET", "/api/v1/runs/r-1/logs", ""}, {own, "GET", "/api/v1/runs/r-2/logs", ""}, {own, "GET", "/api/v1/runs/r-1/logs?bytes=99999", ""},
+		{own, "POST", "/api/v1/runs/explain", "{}"}, {own, "GET", "/api/v1/runs/r-1/explain", ""}, {own, "GET", "/api/v1/runs/r-2/explain?hub_up=1e6", ""}, {own, "GET", "/api/v1/runs/r-1/logs", ""}, {own, "GET", "/api/v1/runs/r-2/logs", ""}, {own, "GET", "/api/v1/runs/r-1/logs?bytes=99999", ""},
 		{own, "GET", "/api/v1/keys", ""}, {own, "POST", "/api/v1/keys", `{"role":"king"}`}, {own, "DELETE", "/api/v1/keys/k-1", ""},
 		{read, "GET", "/api/v1/models", ""}, {read, "GET", "/api/v1/models/digits", ""}, {own, "POST", "/api/v1/models", `{"run":"none","name":"x"}`},
 		{own, "POST", "/api/v1/models/none/rollback", ""}, {own, "DELETE", "/api/v1/models/none", ""},

@@ -140,6 +140,9 @@ func (g *Gateway) permit(c caller, r *http.Request) error {
 	if ok && page == "export" {
 		return domain.Denied(op, "an observer's key does not take runs and their weights out", "use an operator's key: tensorturn key create --role operator")
 	}
+	if ok && page == "explain" {
+		return domain.Denied(op, "an observer's key does not ask what other runs and machines do", "use an operator's key: tensorturn key create --role operator")
+	}
 	if c.run == "" || !ok {
 		return nil
 	}

@@ -43,6 +43,7 @@ func (s schema) isArray() bool {
 var unpaged = map[string]string{
 	"run-logs":     "asks 16 machines at most, each for 32 KiB at most",
 	"show-hub":     "one row for each kind of store",
+	"explain-run":  "one run: its machines are bounded, and each is needed for the figures",
 	"show-run":     "one run: slots, members and evaluations are bounded by its spec",
 	"show-machine": "one machine: slots are bounded",
 	"show-model":   "one model: versions are bounded",
@@ -128,6 +129,7 @@ func TestEveryListHasPages(t *testing.T) {
 // repeatableByNature are the POSTs that TestRepeatedPosts has no row for, and why a repetition does no harm.
 var repeatableByNature = map[string]string{
 	"/api/v1/log/verify":              "changes nothing",
+	"/api/v1/runs/explain":            "changes nothing",
 	"/api/v1/webhooks/{id}/redeliver": "dead events are sent once more; sent ones are no longer dead",
 }
 

@@ -113,6 +113,7 @@ type Health interface {
 type Config struct {
 	Hub       Decider
 	Agents    Agents
+	Explain   Explainer // may be nil
 	Views     Views
 	Log       broker.Log
 	Blobs     broker.Blobs
@@ -284,6 +285,7 @@ func (g *Gateway) api(r chi.Router) huma.API {
 	cfg.Security = []map[string][]string{{"key": {}}}
 	api := humachi.New(r, cfg)
 	g.registerRuns(api)
+	g.registerExplain(api)
 	g.registerLogs(api)
 	g.registerMachines(api)
 	g.registerTokens(api)

@@ -162,7 +162,7 @@ func (r *rig) start(l net.Listener, change func(*gateway.Config), tune ...func(*
 	r.t.Helper()
 	r.service = hub.NewService(hub.ServiceConfig{Core: hub.Config{Timing: domain.TimingOf(24 * time.Second), Process: "p"}, Log: r.log, Registry: registry(),
 		Blobs: r.blobs, Logger: zerolog.Nop()})
-	cfg := gateway.Config{Hub: r.service, Agents: r.service, Views: gateway.NewViews(), Log: r.log, Blobs: r.blobs, Registry: registry(),
+	cfg := gateway.Config{Hub: r.service, Agents: r.service, Explain: r.service, Views: gateway.NewViews(), Log: r.log, Blobs: r.blobs, Registry: registry(),
 		Operator: func(k string) bool { return k == r.key }, Enrol: r, Websocket: "127.0.0.1:1", PublicURL: "https://" + r.addr, CA: r.keys.CA(), Pin: r.keys.Pin(), Secret: r.keys.RepeatSecret(),
 		Counts: &r.failed, Inference: func(pool.Where) inference.Backend { return r.backend }, Health: &r.health, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("up 1\n")) }),
 		Export: r.keys.Exports(), HeadKey: []byte("head"), Binary: "/dev/null", Version: "v1 $(rm -rf /)", Now: r.now, NewID: r.newID, Logger: zerolog.New(r.logged)}

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"tensorturn/broker/hub"
+	"tensorturn/domain"
 	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
 	"tensorturn/projections/fleet"
@@ -39,7 +40,11 @@ func (g *Gateway) registerMachines(api huma.API) {
 		})
 	huma.Register(api, op("show-machine", http.MethodGet, "/api/v1/machines/{id}", "Show a machine"),
 		func(ctx context.Context, in *MachinePath) (*machineBody, error) {
-			return g.showMachine(ctx, verbShow, in.ID)
+			m, err := g.showMachine(ctx, verbShow, in.ID)
+			if err == nil {
+				g.idle(ctx, &m.Body)
+			}
+			return m, err
 		})
 	for _, c := range []struct {
 		verb, summary string
@@ -72,6 +77,22 @@ func (g *Gateway) showMachine(ctx context.Context, verb, key string) (*machineBo
 	one := []fleet.Machine{m}
 	g.measured(ctx, one)
 	return &machineBody{Body: one[0]}, nil
+}
+
+// idle adds why slots have no work.
+func (g *Gateway) idle(ctx context.Context, m *fleet.Machine) {
+	if g.cfg.Explain == nil {
+		return
+	}
+	why := map[domain.SlotID]string{}
+	for _, p := range g.cfg.Explain.Idle(ctx) {
+		why[p.Slot] = p.Reason
+	}
+	for i := range m.Slots {
+		if m.Slots[i].Run == "" {
+			m.Slots[i].Idle = why[m.Slots[i].Slot]
+		}
+	}
 }
 
 // measured adds what the machines said of themselves, and what was heard of them.

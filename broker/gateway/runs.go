@@ -25,6 +25,8 @@ type SubmitRun struct {
 	ID   string      `json:"id,omitempty" maxLength:"48" doc:"the run's id; repeating a submission under one id is safe; made by the hub when empty"`
 	Spec run.Spec    `json:"spec"`
 	Data run.Dataset `json:"data"`
+	// Anyway takes a run that no machine of the pool can take.
+	Anyway bool `json:"anyway,omitempty" doc:"take it although no machine of the pool meets its requirements: one may join"`
 }
 
 // Reasoned is the body of commands that may carry a reason.
@@ -152,7 +154,7 @@ func (g *Gateway) submitRun(ctx context.Context, in SubmitRun) (*runBody, error)
 	if err != nil {
 		return nil, g.problemOf(err)
 	}
-	if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: id, Command: run.Submit{Spec: spec, Data: in.Data}}); err != nil {
+	if err := g.do(ctx, hub.Target{Kind: event.KindRun, ID: id, Command: run.Submit{Spec: spec, Data: in.Data, Anyway: in.Anyway}}); err != nil {
 		return nil, err
 	}
 	return g.showRun("submit", id)

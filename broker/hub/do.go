@@ -87,6 +87,11 @@ func (b *batch) decide(t Target) ([]event.Data, error) {
 			return nil, domain.Conflict("submit run "+t.ID, fmt.Sprintf("%d runs have not ended, at most %d may", len(f.live), MaxLiveRuns),
 				"cancel one: tensorturn run cancel RUN")
 		}
+		if sub, submit := cmd.(run.Submit); submit && f.runs[domain.RunID(t.ID)] == nil && !sub.Anyway {
+			if err := b.c.fits(t.ID, &sub.Spec, &sub.Data); err != nil {
+				return nil, err
+			}
+		}
 		if _, submit := cmd.(run.Submit); !submit && f.runs[domain.RunID(t.ID)] == nil {
 			return nil, domain.NotFound("run "+t.ID, "there is no such run", "list them: tensorturn run list")
 		}

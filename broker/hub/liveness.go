@@ -12,6 +12,7 @@ import (
 type liveness struct {
 	since    time.Time // the start, later by the time in which the hub itself did not run
 	contacts map[domain.MachineID]*contact
+	hardware map[domain.MachineID]hardware // as each machine last told it
 	slots    map[domain.SlotID]*slotMemory
 	rounds   map[domain.RunID]roundMemory
 	inspect  map[domain.SlotID]*inspection
@@ -25,6 +26,7 @@ func newLiveness(now time.Time) *liveness {
 	return &liveness{
 		since:    now,
 		contacts: map[domain.MachineID]*contact{},
+		hardware: map[domain.MachineID]hardware{},
 		slots:    map[domain.SlotID]*slotMemory{},
 		rounds:   map[domain.RunID]roundMemory{},
 		inspect:  map[domain.SlotID]*inspection{},
@@ -168,6 +170,7 @@ func (m *liveness) forgive(gap time.Duration) {
 
 // prune forgets what no longer has a counterpart in the fold.
 func (m *liveness) prune(f *fold) {
+	m.forgetHardware(f)
 	for slot, in := range m.inspect {
 		s := f.runs[in.job.Run]
 		if s == nil || s.Phase.Ended() || s.Leases[slot] == nil || s.Leases[slot].Epoch != in.job.Epoch {

@@ -8,6 +8,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/machine"
+	"tensorturn/domain/match"
 	"tensorturn/domain/plan"
 	"tensorturn/domain/run"
 )
@@ -74,10 +75,12 @@ func (c *Core) snapshot(now time.Time) plan.Snapshot {
 		if m.Standing == machine.Revoked || m.Standing == machine.Enrolled {
 			continue
 		}
+		s.Machines = append(s.Machines, c.matched(m))
 		for i := range m.Slots {
 			s.Slots = append(s.Slots, c.slotOf(m, domain.Slot(m.ID, i), held, now))
 		}
 	}
+	slices.SortFunc(s.Machines, func(a, b match.Machine) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	slices.SortFunc(s.Slots, func(a, b plan.Slot) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return s
 }
@@ -88,6 +91,7 @@ func (c *Core) slotOf(m *machine.State, id domain.SlotID, held map[domain.SlotID
 		ID: id, Usable: m.SlotUsable(id.Index()) && c.mem.heardThisTime(m.ID), Suspect: m.Standing == machine.Suspect, Draining: m.Draining,
 		Quarantined: m.Quarantined != "", Free: !leased,
 	}
+	p.Away = awayOf(m)
 	if pause, paused := m.Pause(id.Index()); paused {
 		p.Draining, p.Paused = true, domain.Clip(pause.Reason, maxPauseReason)
 	}
@@ -108,6 +112,19 @@ func (c *Core) slotOf(m *machine.State, id domain.SlotID, held map[domain.SlotID
 		}
 	}
 	return p
+}
+
+// awayOf says for people why a machine is not there; empty where flags of the slot say it.
+func awayOf(m *machine.State) string {
+	switch m.Standing {
+	case machine.Lost:
+		return "its machine is lost: it has been silent for a lease time"
+	case machine.Drained:
+		return "its machine has left in good order"
+	case machine.Suspect:
+		return "its machine is silent"
+	}
+	return ""
 }
 
 // opened is when the run's open round began on this process's clock.

@@ -42,6 +42,7 @@ func (b *batch) sync(i int, in Sync) {
 	if restarted {
 		b.endForgotten(in)
 	}
+	b.c.mem.looked(in)
 	b.away(in)
 	b.bench(in)
 	b.refused(b.machine(in.Machine, machine.TellLabels{Labels: in.Request.Labels}))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tensorturn/broker/gateway"
 	"tensorturn/domain"
 	"tensorturn/domain/run"
 	"tensorturn/projections/replay"
@@ -177,7 +178,7 @@ func (a *app) showDemo(d demoResult) {
 
 // demoRun submits the run, follows it, and makes trouble on the way.
 func (a *app) demoRun(ctx context.Context, cl *client, cause func(context.Context, *client, domain.RunID) error, spec run.Spec, data run.Dataset) (runs.Run, error) {
-	r, err := a.start(ctx, cl, "", spec, data)
+	r, err := a.start(ctx, cl, gateway.SubmitRun{Spec: spec, Data: data})
 	if err != nil {
 		return r, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tensorturn/broker/gateway"
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
 	"tensorturn/domain/run"
@@ -213,7 +214,7 @@ func (a *app) trial(ctx context.Context, m drillMaterial, o drillOptions, drille
 		return side, nil, err
 	}
 	began := time.Now()
-	r, err := a.start(ctx, p.cl, "", spec, data)
+	r, err := a.start(ctx, p.cl, gateway.SubmitRun{Spec: spec, Data: data})
 	if err != nil {
 		return side, nil, err
 	}

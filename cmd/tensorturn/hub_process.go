@@ -250,7 +250,7 @@ func (h *hubProcess) frontConfig() gateway.Config {
 	h.views = gateway.NewViews()
 	h.service.Follow(viewFollower{h})
 	return gateway.Config{
-		Hub: h.service, Agents: h.service, Views: h.views, Log: h.store.Log, Blobs: h.store.Blobs, Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
+		Hub: h.service, Agents: h.service, Explain: h.service, Views: h.views, Log: h.store.Log, Blobs: h.store.Blobs, Registry: registry(), Operator: h.keys.IsOperator, Enrol: h,
 		Events: h.source, Observers: h, Webhooks: h.hooks, Metrics: h.metrics.Handler(), Counts: h.metrics, Inference: h.inference, Health: h.health, Door: h.door,
 		Websocket: h.broker.WebsocketAddr(), PublicURL: h.url, CA: h.keys.CA(), Pin: h.keys.Pin(), Secret: h.keys.RepeatSecret(),
 		Export: h.keys.Exports(), HeadKey: h.keys.Head().Public().(ed25519.PublicKey), Binary: binary, Version: version, Now: wallClock, NewID: newID, Logger: h.opts.logger,

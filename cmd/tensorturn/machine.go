@@ -88,8 +88,11 @@ func holds(m fleet.Machine) string {
 		if s.Run != "" {
 			out[i] = string(s.Unit) + " " + string(s.Run)
 		}
-		if s.Paused != "" {
+		switch {
+		case s.Paused != "":
 			out[i] += " (paused: " + s.Paused + ")"
+		case s.Idle != "":
+			out[i] += ": " + s.Idle
 		}
 	}
 	return strings.Join(out, "; ")

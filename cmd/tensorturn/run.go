@@ -15,7 +15,7 @@ import (
 
 func runCommand(a *app) *cobra.Command {
 	return group("run", "submit, follow and replay runs",
-		runSubmit(a), runList(a), runShow(a), runWatch(a), runLogs(a),
+		runSubmit(a), runExplain(a), runList(a), runShow(a), runWatch(a), runLogs(a),
 		runVerb(a, "cancel", "end a run; its last model stays"),
 		runVerb(a, "pause", "stop granting new work; what is trained is still contributed"),
 		runVerb(a, "resume", "go on with a paused run"),

@@ -20,8 +20,10 @@ import (
 )
 
 func runSubmit(a *app) *cobra.Command {
-	var watch bool
+	var watch, dry, wait bool
 	var id string
+	var params int64
+	var link hubLink
 	c := &cobra.Command{Use: "submit SPEC.yaml", Short: "pack the data, store it, and start a run", Args: args("SPEC.yaml"),
 		RunE: func(c *cobra.Command, got []string) error {
 			spec, err := loadSpec(got[0])
@@ -32,7 +34,10 @@ func runSubmit(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := a.submit(c.Context(), cl, id, spec)
+			if dry {
+				return a.tryRun(c.Context(), cl, spec, params, link)
+			}
+			r, err := a.submit(c.Context(), cl, gateway.SubmitRun{ID: id, Spec: spec, Anyway: wait})
 			if err != nil {
 				return err
 			}
@@ -53,20 +58,25 @@ func runSubmit(a *app) *cobra.Command {
 		}}
 	c.Flags().BoolVar(&watch, "watch", false, "follow the run until it ends")
 	watchFlags(a, c)
+	c.Flags().BoolVar(&dry, "dry-run", false, "only say which machines would take part and why, and what a round would cost; nothing is stored")
+	c.Flags().Int64Var(&params, "params", 0, "with --dry-run: parameters of the model, where the spec does not tell them")
+	link.flags(c.Flags())
+	c.Flags().BoolVar(&wait, "wait-for-machine", false, "take the run although no machine of the pool meets its requirements: one may join")
 	c.Flags().StringVar(&id, "id", "", "the run's id; submitting again under one id is safe")
 	return c
 }
 
 // submit packs and uploads the data set and starts the run.
-func (a *app) submit(ctx context.Context, cl *client, id string, spec run.Spec) (runs.Run, error) {
-	data, err := a.upload(ctx, cl, &spec)
+func (a *app) submit(ctx context.Context, cl *client, r gateway.SubmitRun) (runs.Run, error) {
+	data, err := a.upload(ctx, cl, &r.Spec)
 	if err != nil {
 		return runs.Run{}, err
 	}
 	for _, w := range doubts(data) {
 		a.say("warning: %s", w)
 	}
-	return a.start(ctx, cl, id, spec, data)
+	r.Data = data
+	return a.start(ctx, cl, r)
 }
 
 // fewHeldout is the number of held-out samples below which an accuracy is a guess: of 30, one sample is three points.
@@ -102,12 +112,12 @@ func lonely(t *dataset.Table) []string {
 }
 
 // start starts a run on a data set that is stored.
-func (a *app) start(ctx context.Context, cl *client, id string, spec run.Spec, data run.Dataset) (runs.Run, error) {
-	if _, err := run.Resolve(spec, data); err != nil { // say it before the hub does
+func (a *app) start(ctx context.Context, cl *client, submitted gateway.SubmitRun) (runs.Run, error) {
+	if _, err := run.Resolve(submitted.Spec, submitted.Data); err != nil { // say it before the hub does
 		return runs.Run{}, err
 	}
 	var r runs.Run
-	err := cl.call(ctx, http.MethodPost, "/api/v1/runs", gateway.SubmitRun{ID: id, Spec: spec, Data: data}, &r)
+	err := cl.call(ctx, http.MethodPost, "/api/v1/runs", submitted, &r)
 	return r, err
 }
 
@@ -209,9 +219,12 @@ func (a *app) packCode(ctx context.Context, cl *client, spec *run.Spec) (run.Dat
 	return run.ProcessData(*spec, id), nil
 }
 
-// blobTo is a writer whose parts go to the hub, but for those it has; sent counts.
+// blobTo is a writer whose parts go to the hub, but for those it has; sent counts. Without a client they go nowhere.
 func blobTo(ctx context.Context, cl *client, sent *int64) *blob.Writer {
 	return blob.NewWriter(ctx, func(ctx context.Context, d domain.Digest, b []byte) error {
+		if cl == nil {
+			return nil
+		}
 		if resp, err := cl.do(ctx, http.MethodHead, "/blobs/"+string(d), nil, 0); err == nil {
 			resp.Body.Close()
 			return nil

@@ -66,6 +66,7 @@ func newBoard(s *Snapshot, r *run.State, free []bool) *board {
 		b.workers = append(b.workers, worker{Slot: sl, index: i, free: free[i]})
 	}
 	b.addStrangers()
+	b.match(s.Machines)
 	for i := range b.workers {
 		b.draw(&b.workers[i])
 	}
@@ -99,7 +100,7 @@ func (b *board) draw(w *worker) {
 	if w.Upload == 0 && w.Link > 0 { // until it has sent one
 		w.Upload = float64(b.r.Params) * merge.BitsPerValue(merge.Codec(b.r.Spec.Codec)) / 8 / w.Link
 	}
-	w.free = w.free && l == nil
+	w.free = w.free && l == nil && w.unfit == ""
 	if l != nil && l.Unit == run.UnitMember {
 		b.drawMember(w, l)
 		return

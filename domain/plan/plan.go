@@ -1,7 +1,11 @@
 package plan
 
 import (
+	"cmp"
+	"slices"
+
 	"tensorturn/domain"
+	"tensorturn/domain/match"
 	"tensorturn/domain/run"
 )
 
@@ -13,6 +17,7 @@ type Slot struct {
 	Suspect     bool    // silent for L/8: its unclaimed chunks move
 	Draining    bool    // contributes what it has trained and leaves
 	Paused      string  // why this slot alone is draining, empty when it is not
+	Away        string  // for people: why it is not usable where no flag says it
 	Quarantined bool    // three refused contributions in a row: what it holds goes to others
 	Speed       float64 // samples per second while it trains, 0 when unknown
 	Upload      float64 // seconds its last delta took to make and send, 0 when unknown
@@ -32,8 +37,9 @@ type Power struct {
 
 // Snapshot is everything a plan may look at. Plan reads the runs and never changes them.
 type Snapshot struct {
-	Slots    []Slot       // every slot of the pool, ordered by id
-	Runs     []*run.State // by submission: the first is served first
+	Slots    []Slot          // every slot of the pool, ordered by id
+	Machines []match.Machine // what they belong to, ordered by id; one that is missing meets no requirement
+	Runs     []*run.State    // by submission: of those with the highest priority the first is served first
 	Timing   domain.Timing
 	RoundAge map[domain.RunID]float64 // seconds since the open round was opened, or an ensemble's first lease, on the hub's clock
 }
@@ -52,7 +58,7 @@ func Next(s Snapshot) []Action {
 		free[i] = sl.Free && sl.Usable
 	}
 	var out []Action
-	for _, r := range s.Runs {
+	for _, r := range s.ordered() {
 		if r.Phase.Ended() {
 			continue
 		}
@@ -62,6 +68,17 @@ func Next(s Snapshot) []Action {
 		b.reserve(free)
 	}
 	return out
+}
+
+// ordered gives the runs as they are served: by priority, then by submission.
+func (s *Snapshot) ordered() []*run.State {
+	first := func(x, y *run.State) int { return cmp.Compare(y.Spec.Priority, x.Spec.Priority) }
+	if slices.IsSortedFunc(s.Runs, first) {
+		return s.Runs
+	}
+	runs := slices.Clone(s.Runs)
+	slices.SortStableFunc(runs, first)
+	return runs
 }
 
 // plan runs the rules in the order in which one makes room for the next. Each changes the board as its actions will

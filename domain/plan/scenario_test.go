@@ -18,7 +18,7 @@ import (
 //
 //	slots                   one slot a line: ID [speed=S] [upload=S] [power=GFLOPS] [gpu=GFLOPS] [link=MB/S] [busy=S [shown=S]] [suspect|draining|quarantined|lost|unheard|online]
 //	forget SLOT             the pool no longer lists it
-//	submit RUN [samples=] [chunk=] [round=] [epochs=] [most=] [deadline=] [every=]
+//	submit RUN [samples=] [chunk=] [round=] [epochs=] [most=] [deadline=] [every=] [priority=]
 //	plan                    asks plan until it has nothing to propose, and lists the facts
 //	init RUN, merge RUN, evaluated RUN, pause RUN, resume RUN, cancel RUN
 //	trained RUN SLOT [n=]   reports claimed chunks; contribute RUN SLOT has the trained ones accepted
@@ -63,6 +63,7 @@ func (s *story) play(d *datadriven.TestData) string {
 	case "submit":
 		s.submit(id, s.num(d, "samples", 240), s.num(d, "chunk", 10), s.num(d, "round", 24), s.num(d, "epochs", 1), s.num(d, "most", 0),
 			float64(s.num(d, "deadline", 0)), s.num(d, "every", 0))
+		s.run(id).Spec.Priority = s.num(d, "priority", 0)
 	case "ensemble":
 		s.ensemble(id, s.num(d, "members", 3), s.num(d, "samples", 100), s.num(d, "deadline", 0))
 	case "checkpoint":

@@ -12,6 +12,8 @@ type (
 	Submit struct {
 		Spec Spec
 		Data Dataset
+		// Anyway takes it although no machine of the pool fits: one may join. The hub looks at it, the log does not keep it.
+		Anyway bool
 	}
 	Pause  struct{ Reason string }
 	Resume struct{}
@@ -70,6 +72,7 @@ type (
 		Base   domain.Digest
 		Layout domain.Digest
 		Params int64
+		Take   *Memory // of a dry step, nil when it was not measured
 	}
 	// ReportTrained says that contribution Number holds one more chunk. The number is needed: a report that was on its
 	// way when its contribution was refused must not count for the next one under the same lease.

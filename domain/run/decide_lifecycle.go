@@ -69,7 +69,7 @@ func decideInitialise(s *State, c Initialise) ([]event.Data, error) {
 		return nil, invalid(c, "%d parameters cannot be trained", c.Params)
 	}
 	return []event.Data{
-		&Initialised{Slot: c.Slot, Epoch: c.Epoch, Base: c.Base, Layout: c.Layout, Params: c.Params},
+		&Initialised{Slot: c.Slot, Epoch: c.Epoch, Base: c.Base, Layout: c.Layout, Params: c.Params, Take: c.Take},
 		&LeaseReleased{Slot: c.Slot, Epoch: l.Epoch, Reason: "done"},
 	}, nil
 }

@@ -82,8 +82,9 @@ type (
 		Slot   domain.SlotID `msgpack:"slot"`
 		Epoch  domain.Epoch  `msgpack:"epoch"`
 		Base   domain.Digest `msgpack:"base"`
-		Layout domain.Digest `msgpack:"layout"` // digest of names, shapes and dtypes in canonical order
-		Params int64         `msgpack:"params"` // float parameters
+		Layout domain.Digest `msgpack:"layout"`         // digest of names, shapes and dtypes in canonical order
+		Params int64         `msgpack:"params"`         // float parameters
+		Take   *Memory       `msgpack:"take,omitempty"` // what a dry step took on the slot, nil when it was not measured
 	}
 
 	// RoundOpened puts chunks into the pool of a new round. The first one fixes B.

@@ -36,6 +36,9 @@ func Evolve(s *State, e event.Envelope) *State {
 		clear(s.Late)
 	case *Initialised:
 		s.Phase, s.Base, s.Layout, s.Params = PhaseTraining, d.Base, d.Layout, d.Params
+		if d.Take != nil {
+			s.Take = *d.Take
+		}
 	case *LeaseGranted:
 		s.Leases[d.Slot] = &Lease{Slot: d.Slot, Epoch: domain.Epoch(e.Seq), Unit: d.Unit, Round: d.Round, Member: d.Member}
 		s.memberLeased(d, e.Time)

@@ -33,7 +33,11 @@ func (e *Completed) Line() string {
 }
 
 func (e *Initialised) Line() string {
-	return fmt.Sprintf("%s made the first base %s (%s)", e.Slot, e.Base.Short(), plural(int(e.Params), "parameter"))
+	line := fmt.Sprintf("%s made the first base %s (%s)", e.Slot, e.Base.Short(), plural(int(e.Params), "parameter"))
+	if e.Take != nil {
+		line += fmt.Sprintf("; a dry step took %s", e.Take)
+	}
+	return line
 }
 
 func (e *LeaseGranted) Line() string {

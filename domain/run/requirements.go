@@ -41,7 +41,7 @@ type Requirements struct {
 // GPUNeed is what the GPU of a slot must be. Its zero value asks for any GPU.
 type GPUNeed struct {
 	Memory Size   `yaml:"memory" json:"memory,omitempty" msgpack:"memory,omitempty"` // that one slot has to itself
-	Model  string `yaml:"model" json:"model,omitempty" msgpack:"model,omitempty"`    // a pattern that some words of its name fit, "RTX*"; letter case does not count
+	Model  string `yaml:"model" json:"model,omitempty" msgpack:"model,omitempty"`    // a pattern for its name from a word on, "RTX*"; letter case does not count
 	Count  int    `yaml:"count" json:"count,omitempty" msgpack:"count,omitempty"`    // such GPUs that the machine must have; each still is a slot
 }
 

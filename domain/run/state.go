@@ -77,7 +77,8 @@ type State struct {
 	Residual  domain.Digest
 	Increment domain.Digest
 	// Fed is each slot's newest accepted delta, for codecs with feedback: what it lost may be added to the next one.
-	Fed map[domain.SlotID]domain.Digest
+	Fed  map[domain.SlotID]domain.Digest
+	Take Memory // what one slot takes, as the dry step on the first one measured it; zero when it did not
 
 	Chunks    []Chunk // all epochs × chunks per epoch
 	NextChunk int     // first chunk no round has owned

@@ -50,6 +50,8 @@ type Slot struct {
 	Epoch domain.Epoch  `json:"epoch,omitempty"`
 	// Paused says why the slot gets no work, empty when it may.
 	Paused string `json:"paused,omitempty"`
+	// Idle says why the slot holds no lease. It is no fact: the view leaves it empty and the front fills it where one machine is shown.
+	Idle string `json:"idle,omitempty"`
 }
 
 // View holds all machines and tokens.
