@@ -81,8 +81,8 @@ func TestCopySharesNothing(t *testing.T) {
 	if d := cmp.Diff(&s, c, cmp.AllowUnexported(run.State{}, run.OpenRoundState{}, run.Lease{})); d != "" {
 		t.Errorf("the copy differs: %s", d)
 	}
-	want := []string{".Spec.Model.Hidden", ".Spec.Outer.LR", ".Spec.Outer.Momentum", ".Spec.Command", ".Spec.Predict", ".Spec.Ensemble", ".Spec.Requirements", ".Spec.Machines", ".Open.Contributions[].Chunks", ".Ensemble.Members[].Outputs",
-		".Ensemble.Vote"}
+	want := []string{".Spec.Data.Shape", ".Spec.Data.Categories", ".Spec.Data.Ignore", ".Spec.Model.Hidden", ".Spec.Model.Layers", ".Spec.Outer.LR", ".Spec.Outer.Momentum", ".Spec.Command", ".Spec.Predict", ".Spec.Ensemble", ".Spec.Requirements", ".Spec.Machines", ".Open.Contributions[].Chunks", ".Ensemble.Members[].Outputs",
+		".Ensemble.Vote", ".Evaluations[].R2", ".Evaluations[].MAE"}
 	if d := cmp.Diff(want, shared("", reflect.ValueOf(s), reflect.ValueOf(*c))); d != "" {
 		t.Errorf("shared with the copy: %s", d)
 	}

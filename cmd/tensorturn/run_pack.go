@@ -1,13 +1,18 @@
 package main
 
 import (
-	"context"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"tensorturn/agent/trainer/builtin"
+	"tensorturn/domain"
 	"tensorturn/domain/dataset"
 	"tensorturn/domain/run"
 )
@@ -15,44 +20,149 @@ import (
 // textEndings are the names' ends that say text where the spec does not say what a file is.
 var textEndings = []string{".txt", ".text", ".md"}
 
-// looksLikeText reports a folder, or a file whose name says so, gzip or not.
-func looksLikeText(path string) bool {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return true
+// formatOf looks at a file whose format the spec does not say: a folder is text, and so is a file whose name says so, gzip or
+// not; an IDX file is told by its first bytes; everything else is a table, "".
+func formatOf(path string) string {
+	if info, err := os.Stat(path); err == nil && info.IsDir() || slices.Contains(textEndings, strings.ToLower(filepath.Ext(strings.TrimSuffix(path, ".gz")))) {
+		return run.FormatText
 	}
-	return slices.Contains(textEndings, strings.ToLower(filepath.Ext(strings.TrimSuffix(path, ".gz"))))
+	f, err := os.Open(path)
+	if err != nil {
+		return "" // whoever reads it says why
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return ""
+		}
+		in = bufio.NewReader(z)
+	}
+	if head, _ := in.Peek(4); dataset.IsIDX(head) {
+		return run.FormatIDX
+	}
+	return ""
 }
 
-// packText reads a file or a folder of text, packs and stores it.
-func (a *app) packText(ctx context.Context, cl *client, spec *run.Spec) (run.Dataset, error) {
+// labelsOf is the file of labels that belongs to a file of pictures, by the names that such data sets have.
+func labelsOf(pictures string) (string, error) {
+	base := filepath.Base(pictures)
+	for _, form := range [][2]string{{"images-idx3", "labels-idx1"}, {"images.idx3", "labels.idx1"}, {"images", "labels"}} {
+		if name := strings.Replace(base, form[0], form[1], 1); name != base {
+			return filepath.Join(filepath.Dir(pictures), name), nil
+		}
+	}
+	return "", domain.Invalid("read data", "the spec does not name the labels of "+base, "set data.labels to the IDX file of labels")
+}
+
+// packed is data in its packed form, described for people.
+type packed struct {
+	facts   dataset.Facts
+	text    string
+	warning string
+}
+
+// packSource reads what data.path names, as the format that the spec says, and writes the packed form.
+func packSource(spec *run.Spec, w io.Writer) (packed, error) {
+	switch spec.Data.Format {
+	case run.FormatText:
+		return packText(spec, w)
+	case run.FormatIDX:
+		return packIDX(spec, w)
+	}
+	f, err := os.Open(spec.Data.Path)
+	if err != nil {
+		return packed{}, noData(err)
+	}
+	defer f.Close()
+	return packTable(spec, f, w)
+}
+
+func noData(err error) error {
+	return domain.NotFound("read data", plainPathError(err), "data.path is relative to the folder of the spec")
+}
+
+// packTable packs a table in CSV.
+func packTable(spec *run.Spec, r io.Reader, w io.Writer) (packed, error) {
+	d := spec.Data
+	table, err := dataset.ParseCSV(r, dataset.CSVOptions{Label: d.Label, Regression: d.Task == run.TaskRegression, FillMean: d.Missing == run.MissingMean,
+		Categories: d.Categories, Ignore: d.Ignore})
+	if err != nil {
+		return packed{}, err
+	}
+	if d.Shape != nil {
+		p := run.PictureOf(d.Shape, 0)
+		table.Shape = []int{p.Channels, p.Height, p.Width}
+	}
+	gaps := len(table.Missing)
+	f, err := dataset.Pack(table, d.Holdout, spec.Seed, w)
+	if err != nil {
+		return packed{}, err
+	}
+	p := packed{facts: f}
+	if f.Regression() {
+		p.text = fmt.Sprintf("%s to train on, %d held out (%.0f %%, seed %d), %s, numbers to predict", count(f.Samples, "row"), f.Heldout, 100*d.Holdout, spec.Seed, count(f.Features(), "feature"))
+	} else {
+		p.text = fmt.Sprintf("%s to train on, %d held out (%.0f %%, stratified, seed %d), %s, %d classes", count(f.Samples, "row"), f.Heldout, 100*d.Holdout, spec.Seed, count(f.Features(), "feature"), len(f.Classes))
+	}
+	if gaps > 0 {
+		p.text += fmt.Sprintf(", %s filled with their column's mean", count(gaps, "missing value"))
+	}
+	if names := lonely(table); len(names) > 0 {
+		p.warning = fmt.Sprintf("one row alone has the label %s: it is trained on and never measured", strings.Join(names, ", "))
+	}
+	return p, nil
+}
+
+// packText packs a file or a folder of text.
+func packText(spec *run.Spec, w io.Writer) (packed, error) {
 	if _, err := os.Stat(spec.Data.Path); err != nil {
-		return run.Dataset{}, noData(err)
+		return packed{}, noData(err)
 	}
 	corpus, err := dataset.ReadText(os.DirFS(filepath.Dir(spec.Data.Path)), filepath.Base(spec.Data.Path))
 	if err != nil {
-		return run.Dataset{}, err
+		return packed{}, err
 	}
-	var sent int64
-	w := blobTo(ctx, cl, &sent)
-	facts, err := dataset.PackText(corpus.Text, builtin.TextOptions(spec.Model), spec.Data.Holdout, spec.Seed, w)
+	f, err := dataset.PackText(corpus.Text, builtin.TextOptions(spec.Model), spec.Data.Holdout, spec.Seed, w)
 	if err != nil {
-		return run.Dataset{}, err
+		return packed{}, err
 	}
-	id, err := w.Close()
-	if err != nil {
-		return run.Dataset{}, err
-	}
-	data := facts.Run(id)
-	a.say("packed %s: %s of text in %s, %s to train on, %d held out (%.0f %%, seed %d), a context of %s; sent %s", strings.TrimSpace(spec.Data.Path),
-		count(len(corpus.Text), "byte"), count(corpus.Files, "file"), count(data.Samples, "sample"), data.Heldout, 100*spec.Data.Holdout, spec.Seed, count(data.Features, "byte"), count(sent, "byte"))
+	p := packed{facts: f, text: fmt.Sprintf("%s of text in %s, %s to train on, %d held out (%.0f %%, seed %d), a context of %s",
+		count(len(corpus.Text), "byte"), count(corpus.Files, "file"), count(f.Samples, "sample"), f.Heldout, 100*spec.Data.Holdout, spec.Seed, count(f.Features(), "byte"))}
 	if corpus.Other > 0 {
-		a.say("warning: %s left out: a byte 0 is in them", isAre(corpus.Other, "file"))
+		p.warning = isAre(corpus.Other, "file") + " left out: a byte 0 is in them"
 	}
-	return data, nil
+	return p, nil
 }
 
-// csvOptions says how the owner wants a table to be read.
-func csvOptions(d run.Data) dataset.CSVOptions {
-	return dataset.CSVOptions{Label: d.Label, Regression: d.Task == run.TaskRegression, FillMean: d.Missing == run.MissingMean,
-		Categories: d.Categories, Ignore: d.Ignore}
+// packIDX packs pictures and their labels.
+func packIDX(spec *run.Spec, w io.Writer) (packed, error) {
+	labels := spec.Data.Labels
+	if labels == "" {
+		var err error
+		if labels, err = labelsOf(spec.Data.Path); err != nil {
+			return packed{}, err
+		}
+	}
+	f, err := os.Open(spec.Data.Path)
+	if err != nil {
+		return packed{}, noData(err)
+	}
+	defer f.Close()
+	l, err := os.Open(labels)
+	if err != nil {
+		return packed{}, domain.NotFound("read labels", plainPathError(err), "name the IDX file of labels in data.labels")
+	}
+	defer l.Close()
+	pictures, err := dataset.ReadIDX(f, l)
+	if err != nil {
+		return packed{}, err
+	}
+	facts, err := dataset.PackIDX(pictures, spec.Data.Holdout, spec.Seed, w)
+	if err != nil {
+		return packed{}, err
+	}
+	return packed{facts: facts, text: fmt.Sprintf("%s of %d × %d to train on, %d held out (%.0f %%, stratified, seed %d), %d classes", count(facts.Samples, "picture"),
+		facts.Shape[1], facts.Shape[2], facts.Heldout, 100*spec.Data.Holdout, spec.Seed, len(facts.Classes))}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -129,55 +128,34 @@ func (a *app) upload(ctx context.Context, cl *client, spec *run.Spec) (run.Datas
 	if spec.Data.Path == "" {
 		return run.Dataset{}, domain.Invalid("submit run", "data.path is missing", "name the CSV file in the spec")
 	}
-	if spec.Data.Format == "" && looksLikeText(spec.Data.Path) {
-		spec.Data.Format = run.FormatText
+	if spec.Data.Format == "" {
+		spec.Data.Format = formatOf(spec.Data.Path)
 	}
 	var err error
 	if *spec, err = run.Defaults(*spec); err != nil { // before the file: what is wrong with the spec is not the data's fault
 		return run.Dataset{}, err
 	}
-	var data run.Dataset
-	if spec.Data.Format == run.FormatText {
-		data, err = a.packText(ctx, cl, spec)
-	} else {
-		data, err = a.packFile(ctx, cl, spec)
-	}
+	data, err := a.store(ctx, cl, spec, packSource)
 	if err != nil && domain.KindOf(err) != domain.KindNotFound {
 		return data, fmt.Errorf("%s: %w", spec.Data.Path, err)
 	}
 	return data, err
 }
 
-func (a *app) packFile(ctx context.Context, cl *client, spec *run.Spec) (run.Dataset, error) {
-	f, err := os.Open(spec.Data.Path)
-	if err != nil {
-		return run.Dataset{}, noData(err)
-	}
-	defer f.Close()
-	return a.pack(ctx, cl, spec, f)
-}
-
-func noData(err error) error {
-	return domain.NotFound("read data", plainPathError(err), "data.path is relative to the folder of the spec")
-}
-
-// pack settles the defaults that decide how the data is split, then packs and stores it.
+// pack settles the defaults that decide how the data is split, then packs and stores a table.
 func (a *app) pack(ctx context.Context, cl *client, spec *run.Spec, r io.Reader) (run.Dataset, error) {
 	var err error
 	if *spec, err = run.Defaults(*spec); err != nil {
 		return run.Dataset{}, err
 	}
-	table, err := dataset.ParseCSV(r, csvOptions(spec.Data))
-	if err != nil {
-		return run.Dataset{}, err
-	}
-	if spec.Data.Shape != nil {
-		p := run.PictureOf(spec.Data.Shape, 0)
-		table.Shape = []int{p.Channels, p.Height, p.Width}
-	}
+	return a.store(ctx, cl, spec, func(spec *run.Spec, w io.Writer) (packed, error) { return packTable(spec, r, w) })
+}
+
+// store packs data straight into the store, and says what it is.
+func (a *app) store(ctx context.Context, cl *client, spec *run.Spec, pack func(*run.Spec, io.Writer) (packed, error)) (run.Dataset, error) {
 	var sent int64
 	w := blobTo(ctx, cl, &sent)
-	facts, err := dataset.Pack(table, spec.Data.Holdout, spec.Seed, w)
+	p, err := pack(spec, w)
 	if err != nil {
 		return run.Dataset{}, err
 	}
@@ -185,18 +163,11 @@ func (a *app) pack(ctx context.Context, cl *client, spec *run.Spec, r io.Reader)
 	if err != nil {
 		return run.Dataset{}, err
 	}
-	data := facts.Run(id)
-	if facts.Regression() {
-		a.say("packed %s: %s to train on, %d held out (%.0f %%, seed %d), %s, numbers to predict; sent %s",
-			strings.TrimSpace(spec.Data.Path), count(data.Samples, "row"), data.Heldout, 100*spec.Data.Holdout, spec.Seed, count(data.Features, "feature"), count(sent, "byte"))
-		return data, nil
+	a.say("packed %s: %s; sent %s", strings.TrimSpace(spec.Data.Path), p.text, count(sent, "byte"))
+	if p.warning != "" {
+		a.say("warning: %s", p.warning)
 	}
-	a.say("packed %s: %s to train on, %d held out (%.0f %%, stratified, seed %d), %s, %d classes; sent %s",
-		strings.TrimSpace(spec.Data.Path), count(data.Samples, "row"), data.Heldout, 100*spec.Data.Holdout, spec.Seed, count(data.Features, "feature"), data.Classes, count(sent, "byte"))
-	if names := lonely(table); len(names) > 0 {
-		a.say("warning: one row alone has the label %s: it is trained on and never measured", strings.Join(names, ", "))
-	}
-	return data, nil
+	return p.facts.Run(id), nil
 }
 
 // packCode packs the folder of the owner's code; without a word it is the folder of the spec.

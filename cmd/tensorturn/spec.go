@@ -40,6 +40,9 @@ func loadSpec(path string) (run.Spec, error) {
 	if err == nil && spec.Data.Path != "" && !filepath.IsAbs(spec.Data.Path) {
 		spec.Data.Path = filepath.Join(filepath.Dir(path), spec.Data.Path)
 	}
+	if err == nil && spec.Data.Labels != "" && !filepath.IsAbs(spec.Data.Labels) {
+		spec.Data.Labels = filepath.Join(filepath.Dir(path), spec.Data.Labels)
+	}
 	if err == nil && spec.Trainer == run.Process && !filepath.IsAbs(spec.Code) {
 		spec.Code = filepath.Join(filepath.Dir(path), spec.Code)
 	}

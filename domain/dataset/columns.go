@@ -12,6 +12,9 @@ import (
 // takeHead settles header and label column, and adds the first row if it is data.
 func (p *parser) takeHead(head, second []string) error {
 	p.label = p.width - 1
+	if p.opt.Label == LabelFirst {
+		p.label = 0
+	}
 	for i, s := range head {
 		if _, kind := number(s); i != p.label && kind == isText {
 			p.header = true
@@ -23,7 +26,7 @@ func (p *parser) takeHead(head, second []string) error {
 		_, below := number(second[p.label])
 		p.header = p.header || above == isText && below == isValue
 	}
-	if p.opt.Label != LabelLast {
+	if p.opt.Label != LabelLast && p.opt.Label != LabelFirst {
 		if err := p.findLabel(head); err != nil {
 			return err
 		}

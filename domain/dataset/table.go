@@ -12,9 +12,12 @@ import (
 // LabelLast is the label option that takes the last column, with or without a header row. It is the default.
 const LabelLast = "last"
 
+// LabelFirst takes the first column, in the same way.
+const LabelFirst = "first"
+
 // CSVOptions says how to read a table.
 type CSVOptions struct {
-	Label      string // name of the label column, or LabelLast; empty is LabelLast
+	Label      string // name of the label column, LabelFirst or LabelLast; empty is LabelLast
 	Regression bool   // labels are numbers to be predicted, not classes
 	// FillMean puts the mean of a column's other values where one is missing, instead of refusing the file. Pack knows which
 	// rows are trained on and takes the mean of those alone.

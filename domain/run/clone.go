@@ -15,7 +15,7 @@ func (s *State) Clone() *State {
 	c := *s
 	c.Chunks = slices.Clone(s.Chunks)
 	c.Carried = slices.Clone(s.Carried)
-	c.Evaluations = slices.Clone(s.Evaluations)
+	c.Evaluations = slices.Clone(s.Evaluations) // their figures never change
 	c.TaskFails = maps.Clone(s.TaskFails)
 	c.Refusals = maps.Clone(s.Refusals)
 	c.Ended = maps.Clone(s.Ended)
