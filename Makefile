@@ -73,8 +73,9 @@ soak: ## MINUTES=30 of work with forced failures: memory, descriptors and gorout
 fuzz: ## every fuzz target for FUZZTIME=40s, one after another, as a table; some: ONLY=safetensors
 	@GO='$(GO)' FUZZTIME='$(or $(FUZZTIME),40s)' ONLY='$(or $(ONLY),.)' test/fuzz/run.sh
 
-bench: build ## speeds, ratios and memory, with the machine named
+bench: build ## speeds, ratios and memory, with the machine named; bytes of each codec against data parallel, the loss beside them
 	$(GO) run ./test/bench
+	$(GO) run ./test/experiments -only E4
 
 OUTSIDERS := $(CURDIR)/.cache/outsiders
 PROMTOOL ?= $(shell command -v promtool || echo $(OUTSIDERS)/prometheus/usr/bin/promtool)
@@ -89,8 +90,9 @@ test-outsiders: ## stock clients follow a hub: nats-py, the nats tool, curl, a w
 		$$(test -x $(PROMTOOL) && echo -promtool=$(PROMTOOL)) $$(test -d .cache/outsiders/node_modules/@asyncapi && echo -asyncapi=$(OUTSIDERS))
 
 ONLY ?=
-experiments: ## what the product claims about learning, measured: all, or ONLY=E13,E13n
-	$(GO) run ./test/experiments -write test/experiments/RESULTS.md $(if $(ONLY),-only $(ONLY))
+experiments: ## what the product claims about learning, measured: all (some 20 minutes of two cores), or ONLY=E13,E13n
+	$(GO) build -o .cache/experiments ./test/experiments
+	.cache/experiments -resume .cache/experiments.json -write test/experiments/RESULTS.md $(if $(ONLY),-only $(ONLY))
 
 test-v2-client: ## NVIDIA's client for the Open Inference Protocol asks a deployed model: JSON, bytes, a wrong key, TLS
 	@test -x .cache/v2/py/bin/python || { python3 -m venv .cache/v2/py && .cache/v2/py/bin/pip --quiet install 'tritonclient[http]==2.73.0'; }

@@ -37,6 +37,7 @@ type world struct {
 	lie     func(round int, theta []byte) // changes merged weights before they are stored
 	revoke  int                           // round whose contributions are all revoked
 	cancel  int                           // round after which the run is cancelled
+	down    run.Codec                     // of increments
 	absent  int                           // round to which the first slot contributes nothing
 }
 
@@ -143,7 +144,7 @@ func (w *world) model(seed float64) []byte {
 
 func (w *world) train() {
 	w.t.Helper()
-	spec := run.Spec{Name: "small", Epochs: 1, Batch: 5, Chunk: 10, Codec: run.CodecE3M0, KeepEvery: 4, Round: run.Round{Chunks: 2}}
+	spec := run.Spec{CodecDown: w.down, Name: "small", Epochs: 1, Batch: 5, Chunk: 10, Codec: run.CodecE3M0, KeepEvery: 4, Round: run.Round{Chunks: 2}}
 	data := run.Dataset{Blob: w.store([]byte("rows")), Samples: 20 * rounds, Features: 2, Classes: 2, Block: 20 * rounds}
 	spec, err := run.Resolve(spec, data)
 	w.must(err)
@@ -209,13 +210,24 @@ func (w *world) merge() {
 	for _, in := range inputs {
 		job.Inputs = append(job.Inputs, merge.Input{Delta: bytes.NewReader(w.load(in.Blob)), Codec: merge.Codec(in.Codec), Samples: in.Samples})
 	}
+	var increment, residual bytes.Buffer
+	if w.down != "" {
+		job.Down = merge.Down{Codec: merge.Codec(w.down), Increment: &increment, NextResidual: &residual}
+		if w.state.Residual != "" {
+			job.Down.Residual = bytes.NewReader(w.load(w.state.Residual))
+		}
+	}
 	res, err := merge.Merge(job)
 	w.must(err)
 	theta := base.Bytes()
 	if w.lie != nil {
 		w.lie(w.state.Open.Number, theta)
 	}
-	w.do(run.RecordMerge{Round: w.state.Open.Number, NextBase: w.store(theta), NextMomentum: w.store(momentum.Bytes()), StepNorm: res.StepNorm})
+	c := run.RecordMerge{Round: w.state.Open.Number, NextBase: w.store(theta), NextMomentum: w.store(momentum.Bytes()), StepNorm: res.StepNorm}
+	if w.down != "" {
+		c.Increment, c.NextResidual = w.store(increment.Bytes()), w.store(residual.Bytes())
+	}
+	w.do(c)
 }
 
 // merges lists the facts of all merges.
@@ -258,6 +270,9 @@ func (w *world) prune() (dropped int) {
 		if m.Round%w.state.Spec.KeepEvery != 0 && m.Round <= w.state.Merged-3 {
 			w.drop(m.NextBase)
 			w.drop(m.NextMomentum)
+			if m.NextResidual != "" {
+				w.drop(m.NextResidual)
+			}
 			dropped++
 		}
 	}

@@ -10,8 +10,9 @@ import (
 // How the language experiments are sized. Arms are shared: what two experiments need is trained once.
 const (
 	tokens     = 640_000
-	quickScale = 8 // a quick lab trains on so much less
+	quickScale = 16 // a quick lab trains on so much less
 	syncSteps  = 50
+	quickSteps = 10 // so that a quick lab has rounds
 	tuneSeed   = 100
 )
 
@@ -187,7 +188,8 @@ func (l *lab) tuned(arms ...arm) ([]arm, error) {
 
 // fused is the arm that most others differ from in one thing: four equal machines, H = 50, its own learning rate.
 func (l *lab) fused() (arm, error) {
-	a, err := l.tuned(arm{name: "fused, 4 machines, H = 50", tokens: l.tokens(), speeds: equal, steps: syncSteps})
+	steps := l.count(syncSteps, quickSteps)
+	a, err := l.tuned(arm{name: fmt.Sprintf("fused, 4 machines, H = %d", steps), tokens: l.tokens(), speeds: equal, steps: steps})
 	if err != nil {
 		return arm{}, err
 	}

@@ -8,8 +8,8 @@ const (
 	deathCost = 0.03
 )
 
-// plantDeaf counts what was lost: the arm without deaths takes seven tenths of its time away and calls it the same.
-const plantDeaf = "half of the text"
+// plantDeaf trains the arm with deaths on a quarter of what it attempts.
+const plantDeaf = "a quarter of the text"
 
 func deaths(l *lab) error {
 	base, err := l.fused()

@@ -14,7 +14,19 @@ func TestPlantedFaultsAreSeen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains some dozens of models")
 	}
+	shared := newBench()
 	for _, c := range []struct{ id, plant, missed string }{
+		{"E1", plantOvershoot, "fused against data parallel"},
+		{"E2", plantOvershoot, "four machines end below one"},
+		{"E3", plantOvershoot, "H = 50 against H = 5"},
+		{"E4", plantFat, "within 1 % of the formula"},
+		{"E5", plantSparse, "e3m0 up against fp32"},
+		{"E5n", plantSharp, "the blunt code is worse"},
+		{"E6", plantStatic, "a third of the time"},
+		{"E6w", plantWeights, "samples against FedNova"},
+		{"E7", plantDeaf, "equal attempted tokens"},
+		{"E9", plantMemory, "thrown away it is worse"},
+		{"E11", plantOpen, "×100 from round 5"},
 		{"E13", plantEqualMembers, "gains +0.00 points"},
 		{"E13n", plantSharedStart, "the average of independent members' weights is below 80 %"},
 	} {
@@ -23,7 +35,7 @@ func TestPlantedFaultsAreSeen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := &lab{ctx: t.Context(), quick: true, plant: c.plant, out: io.Discard}
+			l := &lab{ctx: t.Context(), quick: true, plant: c.plant, out: io.Discard, bench: shared}
 			text, ok := l.do(chosen[0])
 			if l.err != nil {
 				t.Fatal(l.err)
