@@ -82,7 +82,7 @@ func lookPort(ctx context.Context, e *exam) Finding {
 	switch {
 	case inside:
 		return Finding{State: Note, Code: OwnAddress, Says: "the hub answers on this machine, which does not reach its own public address " + port(u),
-			Fix: "many routers do not lead back to themselves: look from another machine, with tensorturn doctor --hub " + e.Hub}
+			Fix: "many routers do not lead back to themselves: look from another machine, with tensorturn doctor --hub " + e.Hub + "; for commands on this one put 127.0.0.1 " + u.Hostname() + " into its hosts file"}
 	case w.proxy == nil:
 		return fine(fmt.Sprintf("%s answers at %s", what, port(u)))
 	}

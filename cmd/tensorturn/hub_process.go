@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,8 +50,9 @@ type hubOptions struct {
 type hubProcess struct {
 	opts     hubOptions
 	url      string
-	created  bool  // this was the very first start
-	readOnly error // the log is damaged: only reads are served
+	here     string // address of the port on this machine
+	created  bool   // this was the very first start
+	readOnly error  // the log is damaged: only reads are served
 	failed   chan error
 
 	keys      *identity.Keys
@@ -141,6 +143,10 @@ func (h *hubProcess) bind() (net.Listener, error) {
 	l, err := net.Listen("tcp", h.opts.listen)
 	if err != nil {
 		return nil, domain.Conflict("start hub", "port "+h.opts.listen+" cannot be taken: "+err.Error(), "choose another with --listen, or stop what holds it")
+	}
+	h.here = l.Addr().String()
+	if at := l.Addr().(*net.TCPAddr); at.IP.IsUnspecified() { // listens on all: the loopback is one of them
+		h.here = net.JoinHostPort("localhost", strconv.Itoa(at.Port))
 	}
 	h.url = strings.TrimRight(h.opts.publicURL, "/")
 	if h.url == "" {
@@ -288,5 +294,12 @@ func (h *hubProcess) firstToken(ctx context.Context) (gateway.CreatedToken, erro
 	if err != nil {
 		return t, err
 	}
+	// A hub behind a router that does not lead back to it, or with a name that only others know, still has its own port.
+	own := cl.http.Transport.(*http.Transport)
+	own.Proxy = nil
+	own.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, h.here)
+	}
+	defer cl.http.CloseIdleConnections()
 	return t, cl.call(ctx, http.MethodPost, "/api/v1/tokens", gateway.CreateToken{}, &t)
 }

@@ -33,7 +33,7 @@ func (p *Pool) RunFor(limit time.Duration, args ...string) Said {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, p.Bin, args...)
-	c.Env, c.Dir = p.env(), p.Dir
+	c.Env, c.Dir = append(p.env(), p.Env...), p.Dir
 	var out, errw bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errw
 	err := c.Run()
