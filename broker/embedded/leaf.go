@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -21,6 +22,7 @@ import (
 type Leaf struct {
 	srv  *server.Server
 	nc   *nats.Conn
+	way  *tunnel // nil unless a proxy alone knows the hub's name
 	stop sync.Once
 }
 
@@ -31,14 +33,19 @@ func StartLeaf(ctx context.Context, o LeafOptions) (*Leaf, error) {
 	if err != nil {
 		return nil, err
 	}
+	way, err := leadThrough(ctx, so.LeafNode.Remotes[0])
+	if err != nil {
+		return nil, err
+	}
 	srv, err := server.NewServer(so)
 	if err != nil {
+		way.stop()
 		return nil, fmt.Errorf("start leafnode: %w", err)
 	}
 	log := &logger{log: o.Logger}
 	srv.SetLoggerV2(log, false, false, false)
 	srv.Start()
-	l := &Leaf{srv: srv}
+	l := &Leaf{srv: srv, way: way}
 	if err := waitReady(ctx, srv, log); err != nil {
 		l.Shutdown()
 		return nil, fmt.Errorf("start leafnode: %w", err)
@@ -78,6 +85,7 @@ func (l *Leaf) Shutdown() {
 			l.nc.Close()
 		}
 		stopServer(l.srv)
+		l.way.stop()
 	})
 }
 
@@ -146,6 +154,31 @@ func remoteOptions(o LeafOptions, u *url.URL) (*server.RemoteLeafOpts, error) {
 	}
 	r.Proxy.URL = (&url.URL{Scheme: proxy.Scheme, Host: proxy.Host}).String()
 	return r, nil
+}
+
+// leadThrough gives a remote behind a proxy a tunnel of our own when only the proxy knows the hub's name; nil when none is needed.
+func leadThrough(ctx context.Context, r *server.RemoteLeafOpts) (*tunnel, error) {
+	u := r.URLs[0]
+	if r.Proxy.URL == "" || !unknownHere(ctx, u.Hostname()) {
+		return nil, nil
+	}
+	proxy, err := url.Parse(r.Proxy.URL)
+	if err != nil {
+		return nil, domain.Invalid("start leafnode", "the proxy's address cannot be read: "+err.Error(), "set HTTPS_PROXY to http://host:port")
+	}
+	if r.Proxy.Username != "" {
+		proxy.User = url.UserPassword(r.Proxy.Username, r.Proxy.Password)
+	}
+	t, err := openTunnel(proxy, u.Host)
+	if err != nil {
+		return nil, err
+	}
+	r.Proxy.URL, r.Proxy.Username, r.Proxy.Password = t.url(), tunnelUser, t.password
+	r.TLSConfig.ServerName = u.Hostname() // the certificate is judged by the name, not by the placeholder
+	there := *u
+	there.Host = net.JoinHostPort(placeholder, u.Port())
+	r.URLs = []*url.URL{&there}
+	return t, nil
 }
 
 // proxyFor asks for the proxy of the https address behind a wss URL; nats-server itself does not read the environment.

@@ -129,7 +129,7 @@ func unreachable(hub string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	next := "check that the hub runs and that this machine reaches " + hub
+	next := "check that the hub runs and that this machine reaches " + hub + "; tensorturn doctor says what is in the way"
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var op *net.OpError

@@ -458,3 +458,18 @@ func (c *clinic) client() *client {
 	c.t.Cleanup(cl.http.CloseIdleConnections)
 	return cl
 }
+
+// A hub that cannot reach its own public address, as behind most home routers, still gives its first token.
+func TestFirstTokenWithoutTheWayToItself(t *testing.T) {
+	h, err := startHub(t.Context(), hubOptions{dir: t.TempDir(), listen: "127.0.0.1:0", publicURL: "https://no-such-hub.invalid:7443", lease: domain.MinLease, maxStore: 1 << 30, minFree: 1, logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := h.firstToken(t.Context())
+	if err != nil || !strings.Contains(token.Join, "https://no-such-hub.invalid:7443") {
+		t.Errorf("%q %v", token.Join, err)
+	}
+	if err := h.stop(); err != nil {
+		t.Error(err)
+	}
+}
