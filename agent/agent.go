@@ -37,6 +37,8 @@ type Config struct {
 	Labels map[string]string
 	// Away says why a slot cannot or shall not work now, nil when it can; it must not wait. Nil: all can.
 	Away func(slot int) *wire.Away
+	// Rest takes the owner's word at the hub on when this machine rests by itself, with every reply; it must not wait. Nil: nobody asks.
+	Rest func(machine.Rest)
 	// Measure takes a benchmark, while no slot has work; it ends soon after ctx does, and goes on where it was when it is called again.
 	// Nil: this machine is never measured.
 	Measure  func(ctx context.Context) (machine.Score, error)

@@ -11,6 +11,7 @@ import (
 
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
+	"tensorturn/domain/machine"
 )
 
 // quietStart is how long failures of the first contact are no news: the link comes up behind the agent.
@@ -99,6 +100,13 @@ func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 	if err == nil {
 		if a.server != nil && reply.Error == nil {
 			a.server.hold(reply.Holds)
+		}
+		if a.cfg.Rest != nil && reply.Error == nil {
+			var rest machine.Rest
+			if reply.Rest != nil {
+				rest = *reply.Rest
+			}
+			a.cfg.Rest(rest)
 		}
 		if a.bench != nil && reply.Error == nil {
 			a.bench.hear(reply)

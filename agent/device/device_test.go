@@ -63,19 +63,30 @@ const table = `0, GPU-11111111-2222, NVIDIA GeForce RTX 3090, 24576, 20480, 87, 
 Unable to determine the device handle for GPU 0000:65:00.0: GPU is lost.  Reboot the system to recover this GPU
 `
 
+// users is what nvidia-smi pmon prints: process 1 is nobody's trainer and uses GPU 1; on GPU 0 it draws a desktop.
+const users = `# gpu         pid   type     sm    mem    enc    dec    jpg    ofa    command
+# Idx           #    C/G      %      %      %      %      %      %    name
+    0          1     G      3      1      -      -      -      -    Xorg
+    0          -     -      -      -      -      -      -      -    -
+    1          1   C+G     55     30      -      -      -      -    game
+`
+
 func TestProgramReadsTheTable(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "nvidia-smi")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\ncat <<'E'\n"+table+"E\n"), 0o700); err != nil {
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nif [ \"$1\" = pmon ]; then cat <<'E'\n"+users+"E\nexit; fi\ncat <<'E'\n"+table+"E\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	r := newProgram(path).read()
+	r := newProgram(path, os.Getpid()).read()
 	if r.Trouble != "" || r.Absent || r.Driver != "550.54.15" || len(r.GPUs) != 2 {
 		t.Fatalf("%+v", r)
 	}
 	a, b := r.GPUs[0], r.GPUs[1]
 	if a.Name != "NVIDIA GeForce RTX 3090" || a.Memory != (machine.Space{Total: 24576 << 20, Free: 20480 << 20}) || *a.Busy != 0.87 || *a.Watts != 301.5 || a.MemoryTemp != nil {
 		t.Errorf("%+v", a)
+	}
+	if a.Others || !b.Others {
+		t.Errorf("used by others: %v, %v", a.Others, b.Others)
 	}
 	if b.Index != 1 || b.Busy != nil || b.Watts != nil || *b.MemClockMHz != 405 {
 		t.Errorf("%+v", b)
@@ -90,7 +101,7 @@ func TestProgramSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{broken: "couldn't communicate", filepath.Join(dir, "none"): "no NVIDIA driver"} {
-		if r := newProgram(name).read(); !r.Absent || !strings.Contains(r.Trouble, want) {
+		if r := newProgram(name, os.Getpid()).read(); !r.Absent || !strings.Contains(r.Trouble, want) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}

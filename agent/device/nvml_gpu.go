@@ -4,10 +4,7 @@ package device
 
 import (
 	"encoding/binary"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -16,10 +13,7 @@ import (
 	"tensorturn/domain/machine"
 )
 
-const (
-	listenTime  = 1000 // milliseconds that one wait for errors takes
-	foreignBusy = 20   // per cent of a GPU from which a foreign program with a window counts: below it a desktop draws
-)
+const listenTime = 1000 // milliseconds that one wait for errors takes
 
 // ask reads one GPU. What the driver does not know stays nil. Only symbols that drivers have had for years are used: a missing one would
 // end this process.
@@ -103,61 +97,23 @@ func memoryTemperature(d nvml.Device) *float64 {
 	return &x
 }
 
-// others reports whether a program that is not the agent's computes on the GPU: one with a CUDA context, or one with a window that
-// uses a good part of it, as a game does and a desktop does not.
+// others reports whether a program that is not the agent's computes on the GPU with a good part of it, as a game or another training
+// does and a desktop or a notebook that waits does not. Where the driver does not tell who uses how much, a CUDA context is enough.
 func (l *library) others(d nvml.Device, seen *uint64) bool {
-	if ps, ret := d.GetComputeRunningProcesses(); ret == nvml.SUCCESS {
-		for _, p := range ps {
-			if l.foreign(p.Pid) {
-				return true
-			}
-		}
-	}
 	samples, ret := d.GetProcessUtilization(*seen)
-	if ret != nvml.SUCCESS {
+	switch ret {
+	case nvml.SUCCESS:
+		busy := false
+		for _, s := range samples {
+			*seen = max(*seen, s.TimeStamp)
+			busy = busy || s.SmUtil >= foreignBusy && s.SmUtil <= 100 && foreign(l.agent, int(s.Pid))
+		}
+		return busy
+	case nvml.ERROR_NOT_FOUND: // nobody has used it since
 		return false
 	}
-	busy := false
-	for _, s := range samples {
-		*seen = max(*seen, s.TimeStamp)
-		busy = busy || s.SmUtil >= foreignBusy && s.SmUtil <= 100 && l.foreign(s.Pid)
-	}
-	return busy
-}
-
-// foreign reports whether a process is not a descendant of the agent. One that cannot be seen, as from within a container, is not
-// judged: it may be our own trainer under another number.
-func (l *library) foreign(pid uint32) bool {
-	p := int(pid)
-	for range 64 { // deeper trees than this are nobody's trainers
-		if p == l.agent || p == os.Getpid() {
-			return false
-		}
-		if p <= 1 {
-			return true
-		}
-		next, ok := parentOf(p)
-		if !ok {
-			return false
-		}
-		p = next
-	}
-	return true
-}
-
-// parentOf reads the parent from /proc/PID/stat: "pid (name) state parent ...", where the name may hold anything.
-func parentOf(pid int) (int, bool) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, false
-	}
-	end := strings.LastIndexByte(string(b), ')')
-	words := strings.Fields(string(b[end+1:]))
-	if len(words) < 2 {
-		return 0, false
-	}
-	parent, err := strconv.Atoi(words[1])
-	return parent, err == nil
+	ps, ret := d.GetComputeRunningProcesses()
+	return ret == nvml.SUCCESS && slices.ContainsFunc(ps, func(p nvml.ProcessInfo) bool { return foreign(l.agent, int(p.Pid)) })
 }
 
 // listen starts to collect the driver's error codes (XID), which are told once and never kept by it.

@@ -86,11 +86,17 @@ func hardware(name string) source {
 		s.InitFunc = func() nvml.Return { return nvml.ERROR_DRIVER_NOT_LOADED }
 		s.DeviceGetCountFunc = func() (int, nvml.Return) { panic("a call before Init") }
 	case "busy with a game":
+		s.Devices[0].(*server.Device).GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
+			return nil, nvml.ERROR_NOT_SUPPORTED
+		}
+		s.Devices[4].(*server.Device).GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { // a notebook that waits
+			return []nvml.ProcessInfo{{Pid: 1}}, nvml.SUCCESS
+		}
 		s.Devices[0].(*server.Device).GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 			return []nvml.ProcessInfo{{Pid: 1}}, nvml.SUCCESS
 		}
-		s.Devices[1].(*server.Device).GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
-			return []nvml.ProcessInfo{{Pid: uint32(os.Getpid())}}, nvml.SUCCESS
+		s.Devices[1].(*server.Device).GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
+			return []nvml.ProcessUtilizationSample{{Pid: uint32(os.Getpid()), TimeStamp: 9, SmUtil: 99}}, nvml.SUCCESS // our own
 		}
 		s.Devices[2].(*server.Device).GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
 			return []nvml.ProcessUtilizationSample{{Pid: 1, TimeStamp: 9, SmUtil: 60}}, nvml.SUCCESS
@@ -135,7 +141,7 @@ func TestLibraryOnTheMock(t *testing.T) {
 		{"no driver", "said to be absent", func(v *machine.Vitals) bool { return strings.Contains(v.Trouble, "no NVIDIA driver") }},
 		{"driver unloaded", "said to be unloaded", func(v *machine.Vitals) bool { return strings.Contains(v.Trouble, "not loaded") }},
 		{"busy with a game", "busy", func(v *machine.Vitals) bool {
-			return len(v.GPUs) == 8 && v.GPUs[0].Others && !v.GPUs[1].Others && v.GPUs[2].Others && !v.GPUs[3].Others
+			return len(v.GPUs) == 8 && v.GPUs[0].Others && !v.GPUs[1].Others && v.GPUs[2].Others && !v.GPUs[3].Others && !v.GPUs[4].Others
 		}},
 	} {
 		t.Run(c.tell, func(t *testing.T) {

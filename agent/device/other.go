@@ -2,4 +2,6 @@
 
 package device
 
-func newSource() source { return newProgram("nvidia-smi") }
+import "os"
+
+func newSource() source { return newProgram("nvidia-smi", os.Getppid()) }

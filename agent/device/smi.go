@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,7 @@ const asked = "index,uuid,name,memory.total,memory.free,utilization.gpu,utilizat
 // program reads GPUs with nvidia-smi, where the library cannot be called.
 type program struct {
 	name  string
+	agent int // process whose descendants are our own trainers
 	last  Reading
 	until int // readings for which last is new enough
 }
@@ -26,7 +28,7 @@ type program struct {
 // spared is how many readings one call of nvidia-smi serves: where the driver is not kept loaded, each call takes a second of a core.
 const spared = 5
 
-func newProgram(name string) *program { return &program{name: name} }
+func newProgram(name string, agent int) *program { return &program{name: name, agent: agent} }
 
 func (p *program) close() {}
 
@@ -60,7 +62,44 @@ func (p *program) ask() Reading {
 	if err != nil {
 		return Reading{Trouble: "nvidia-smi's table cannot be read: " + err.Error(), Absent: true}
 	}
+	if len(r.GPUs) > 0 { // not all drivers tell; without their word nobody else uses it
+		if users, err := exec.CommandContext(ctx, path, "pmon", "-c", "1", "-s", "u").Output(); err == nil {
+			p.others(string(users), r.GPUs)
+		}
+	}
 	return r
+}
+
+// others marks the GPUs that a program which is not the agent's uses, by nvidia-smi's table of processes: a line of column names after
+// "#", one of units, and one for each process, with "-" for what is not known.
+func (p *program) others(table string, gpus []machine.GPU) {
+	var columns []string
+	column := func(row []string, name string) (int, bool) {
+		i := slices.Index(columns, name)
+		if i < 0 || i >= len(row) {
+			return 0, false
+		}
+		n, err := strconv.Atoi(row[i])
+		return n, err == nil
+	}
+	for line := range strings.Lines(table) {
+		row := strings.Fields(line)
+		if len(row) > 0 && row[0] == "#" {
+			if columns == nil {
+				columns = row[1:]
+			}
+			continue
+		}
+		index, ok := column(row, "gpu")
+		pid, okPID := column(row, "pid")
+		busy, okBusy := column(row, "sm")
+		if !ok || !okPID || !okBusy || busy < foreignBusy || !foreign(p.agent, pid) {
+			continue
+		}
+		for i := range gpus {
+			gpus[i].Others = gpus[i].Others || gpus[i].Index == index
+		}
+	}
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -60,7 +60,7 @@ func TestWhoReachesWhat(t *testing.T) {
 		{own, "POST", "/api/v1/models/none/rollback", ""}, {own, "DELETE", "/api/v1/models/none", ""},
 		{own, "POST", "/api/v1/runs/r-1/cancel", ""}, {own, "POST", "/api/v1/runs/r-1/pause", ""}, {own, "POST", "/api/v1/runs/r-1/resume", ""},
 		{read, "GET", "/api/v1/machines", ""}, {read, "GET", "/api/v1/machines/m", ""}, {own, "POST", "/api/v1/machines/m/drain", ""},
-		{own, "POST", "/api/v1/machines/m/pause", ""}, {own, "POST", "/api/v1/machines/m/unpause", ""}, {own, "POST", "/api/v1/machines/m/label", "{}"}, {own, "POST", "/api/v1/machines/m/bench", ""},
+		{own, "POST", "/api/v1/machines/m/pause", ""}, {own, "POST", "/api/v1/machines/m/unpause", ""}, {own, "POST", "/api/v1/machines/m/label", "{}"}, {own, "POST", "/api/v1/machines/m/bench", ""}, {own, "POST", "/api/v1/machines/m/rest", "{}"},
 		{own, "POST", "/api/v1/machines/m/resume", ""}, {own, "POST", "/api/v1/machines/m/revoke", ""},
 		{own, "GET", "/api/v1/tokens", ""}, {own, "POST", "/api/v1/tokens", `{"uses":-1}`}, {own, "DELETE", "/api/v1/tokens/t-1", ""},
 		{own, "GET", "/api/v1/observers", ""}, {own, "POST", "/api/v1/observers", "{}"}, {own, "DELETE", "/api/v1/observers/o-1", ""},

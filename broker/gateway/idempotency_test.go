@@ -54,6 +54,7 @@ func repeatedPosts(r *rig) []repeatedPost {
 		{"/api/v1/machines/box/resume", nil, body{"reason": "cold"}},
 		{"/api/v1/machines/box/pause", body{"reason": "a game"}, body{"reason": "a film"}},
 		{"/api/v1/machines/box/unpause", nil, body{"reason": "over"}},
+		{"/api/v1/machines/box/rest", body{"hours": []string{"08:00-18:00"}}, body{"whileUsed": true}},
 		{"/api/v1/machines/box/bench", body{"anew": true}, body{"reason": "heat"}},
 		{"/api/v1/machines/box/label", body{"set": body{"site": "home"}}, body{"remove": []string{"site"}}},
 		{"/api/v1/machines/box/revoke", body{"reason": "sold"}, body{"reason": "lost"}},

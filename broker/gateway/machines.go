@@ -31,6 +31,7 @@ func (g *Gateway) registerMachines(api huma.API) {
 	g.registerPauses(api)
 	g.registerLabels(api)
 	g.registerBench(api)
+	g.registerRest(api)
 	huma.Register(api, op("list-machines", http.MethodGet, "/api/v1/machines", "List machines, oldest first"),
 		func(ctx context.Context, in *Page) (*listBody[fleet.Machine], error) {
 			var all []fleet.Machine

@@ -20,6 +20,9 @@ func (c *Core) desire(in *Sync, now time.Time) *wire.SyncReply {
 		Stop: m.Standing == machine.Drained || in.Request.Stopping && m.Draining && !c.fold.holds(in.Machine), Wanted: c.mem.wantedFrom(in.Machine), Merged: c.fold.mergedFor(in.Machine),
 	}
 	r.Bench = m.BenchWanted()
+	if !m.Rest.Empty() {
+		r.Rest = &machine.Rest{Hours: slices.Clone(m.Rest.Hours), WhileUsed: m.Rest.WhileUsed}
+	}
 	r.Slots = make([]wire.SlotDesire, len(in.Request.Slots))
 	for i := range r.Slots {
 		r.Slots[i] = c.fold.slotDesire(in.Machine, in.Request.Slots[i])

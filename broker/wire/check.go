@@ -147,6 +147,12 @@ func checkReply(r *SyncReply) error {
 	c.wishes(r.Logs)
 	c.holds(r.Holds)
 	c.count("benchmark", r.Bench)
+	if r.Rest != nil {
+		c.atMost("quiet hours", len(r.Rest.Hours), machine.MaxHours)
+		for _, h := range r.Rest.Hours {
+			c.text("quiet hours", h)
+		}
+	}
 	if r.Error != nil {
 		c.refusal(*r.Error)
 	}

@@ -196,6 +196,7 @@ type SyncReply struct {
 	Error      *Error          `msgpack:"error"`    // the hub cannot serve: keep computing, ask again
 	Logs       []LogWish       `msgpack:"logs,omitempty"`
 	Holds      *Holds          `msgpack:"holds,omitempty"` // models to hold for predictions; nil: as said before
+	Rest       *machine.Rest   `msgpack:"rest,omitempty"`  // when to rest by itself, beside the agent's own flags; nil: never
 	Bench      int             `msgpack:"bench,omitempty"` // number of the benchmark to take while no slot has work, 0 for none
 }
 

@@ -11,7 +11,6 @@ import (
 	"tensorturn/agent"
 	"tensorturn/agent/bench"
 	"tensorturn/agent/device"
-	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/machine"
 )
@@ -89,14 +88,6 @@ func (p *agentProcess) watchDevices(ctx context.Context, given []string) {
 			return
 		}
 	}
-}
-
-// away says why a slot cannot work now.
-func (p *agentProcess) away(slot int) *wire.Away {
-	if why := p.machine.Absent(slot); why != "" {
-		return &wire.Away{Cause: machine.ByAbsence, Reason: domain.Clip("its GPU is gone: "+why, wire.MaxText)}
-	}
-	return nil
 }
 
 // measure gives what takes benchmarks of this machine, nil when its owner wants none.

@@ -17,12 +17,14 @@ import (
 	"tensorturn/agent"
 	"tensorturn/agent/cache"
 	"tensorturn/agent/device"
+	"tensorturn/agent/rest"
 	"tensorturn/agent/trainer"
 	"tensorturn/agent/trainer/builtin"
 	processtrainer "tensorturn/agent/trainer/process"
 	"tensorturn/broker/embedded"
 	"tensorturn/broker/identity"
 	"tensorturn/domain"
+	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
 )
 
@@ -40,7 +42,8 @@ type agentOptions struct {
 	room       int   // deployed models held at most
 	memory     int64 // of deployed models
 	labels     labelList
-	unmeasured bool // this machine takes no benchmark
+	rest       machine.Rest // when this machine rests by itself, by its flags
+	unmeasured bool         // this machine takes no benchmark
 	logger     zerolog.Logger
 }
 
@@ -54,6 +57,8 @@ type agentProcess struct {
 	models  *agentModels
 	clock   *agent.HubClock
 	machine *device.Machine
+	rest    *rest.Rest
+	rested  machine.Rest // what the hub said last; the agent's talker's own once it runs
 
 	expelled chan error         // the hub says that this machine was revoked
 	grown    chan struct{}      // closed when GPUs have come that no slot has
@@ -75,6 +80,9 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 		return p, err
 	}
 	p.credential = p.keys.Credential
+	if err = p.startRest(); err != nil {
+		return p, err
+	}
 	given, err := p.startDevices(ctx)
 	if err != nil {
 		return p, err
@@ -116,7 +124,7 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 		Incarnation: domain.Incarnation(newID("i")), Slots: o.slots, Build: version, Seed: seed(), StopLimit: o.stopLimit,
 		Transport: p.leaf, Blobs: blobs, Cache: p.cache, Trainer: trainers, Throttle: o.throttle,
 		Vitals: p.machine.Vitals, Devices: given, Away: p.away, Labels: o.labels,
-		Measure: p.measure(o, blobs, given),
+		Rest: p.hearRest, Measure: p.measure(o, blobs, given),
 		Sandbox: own.Sandbox(), Logs: trainerLogs{own}, Models: p.models, Questions: p.leaf, Room: o.room,
 		HeadSeq: func(head []byte) (uint64, bool) {
 			seq, _, err := identity.OpenHead(p.keys.HeadKey, head)

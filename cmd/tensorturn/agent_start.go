@@ -44,6 +44,8 @@ func agentStart(a *app) *cobra.Command {
 	f.StringVar(&o.python, "python", "", "interpreter of your own scripts on this machine (default: the spec's, or python3 on PATH)")
 	f.IntVar(&o.threads, "threads", 0, "threads that a script's numeric libraries use in each slot (0: the cores divided by the slots)")
 	f.Var(&o.labels, "label", "a word for requirements of runs, site=home; may be repeated")
+	f.StringArrayVar(&o.rest.Hours, "quiet-hours", nil, "hours of this machine's clock in which it does not work: 08:00-18:00, \"mon-fri 08:00-18:00\"; may be repeated")
+	f.BoolVar(&o.rest.WhileUsed, "yield", false, "pause the slots of a GPU while another program uses it")
 	f.BoolVar(&o.unmeasured, "no-bench", false, "never measure how fast this machine is; the hub learns it from its work alone")
 	isolationFlags(f, &o)
 	f.DurationVar(&o.stopLimit, "stop-limit", agent.DefaultStopLimit, "how long a stop may take to contribute what is trained")

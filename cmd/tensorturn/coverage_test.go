@@ -37,6 +37,7 @@ var routesOf = map[string]struct {
 	"log export":        {"r-1 -o $DIR/x", []string{"GET /api/v1/runs/{run}/export"}},
 	"log verify":        {"", []string{"GET /api/v1/log", "POST /api/v1/log/verify"}},
 	"machine bench":     {"m --wait 0s", []string{"POST /api/v1/machines/{id}/bench"}},
+	"machine rest":      {"m --never", []string{"POST /api/v1/machines/{id}/rest"}},
 	"machine drain":     {"m", []string{"POST /api/v1/machines/{id}/drain"}},
 	"machine list":      {"", []string{"GET /api/v1/machines"}},
 	"machine pause":     {"m", []string{"POST /api/v1/machines/{id}/pause"}},

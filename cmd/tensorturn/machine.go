@@ -17,7 +17,7 @@ import (
 
 func machineCommand(a *app) *cobra.Command {
 	return group("machine", "see and steer the machines of the pool",
-		machineList(a), machineShow(a), machineTop(a), machineBench(a),
+		machineList(a), machineShow(a), machineTop(a), machineBench(a), machineRest(a),
 		machineVerb(a, "drain", "let a machine finish what it trains, contribute it, and get no more"),
 		machinePause(a, "pause", "pause", "let a machine, or one GPU of it, finish what it trains, contribute it, and get no more"),
 		machinePause(a, "resume", "unpause", "end a pause, a drain or a quarantine"),

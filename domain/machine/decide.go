@@ -39,6 +39,8 @@ func Decide(s *State, c Command) ([]event.Data, error) {
 		return decideUnpause(s, c)
 	case Away:
 		return decideAway(s, c)
+	case SetRest:
+		return decideRest(s, c)
 	case AskBench:
 		return decideAskBench(s, c)
 	case RecordBench:

@@ -20,7 +20,7 @@
 //
 // Labels are words for requirements of runs; the owner gives them, or the agent was started with them.
 //
-// Who may cause what: hub on sync RecordBench; operator, and hub on sync, AskBench; operator Pause, Unpause, Label; hub on sync TellLabels; hub on sync Away; enrolment (gateway, with a token) Enrol; hub on sync Connect, on timers Suspect and Lose, when a
+// Who may cause what: hub on sync RecordBench; operator, and hub on sync, AskBench; operator Pause, Unpause, SetRest, Label; hub on sync TellLabels; hub on sync Away; enrolment (gateway, with a token) Enrol; hub on sync Connect, on timers Suspect and Lose, when a
 // machine whose agent stops holds nothing MarkDrained; operator, or an agent that stops, Drain; operator Resume, Revoke; hub after
 // three refusals Quarantine.
 package machine

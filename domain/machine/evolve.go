@@ -44,6 +44,8 @@ func Evolve(s *State, e event.Envelope) *State {
 		s.evolvePause(d.Slots, d.Cause, d.Reason, true)
 	case *SlotsResumed:
 		s.evolvePause(d.Slots, d.Cause, "", false)
+	case *RestSet:
+		s.Rest = d.Rest
 	case *BenchAsked:
 		s.Asked, s.AskedFor, s.AskedAnew = d.Number, d.Reason, s.AskedAnew || d.Anew
 	case *Benchmarked:

@@ -14,6 +14,7 @@ func Register(r *event.Registry) {
 	r.Add(NameRevoked, 1, func() event.Data { return new(BecameRevoked) })
 	r.Add(NameSlotsPaused, 1, func() event.Data { return new(SlotsPaused) })
 	r.Add(NameSlotsResumed, 1, func() event.Data { return new(SlotsResumed) })
+	r.Add(NameRestSet, 1, func() event.Data { return new(RestSet) })
 	r.Add(NameBenchAsked, 1, func() event.Data { return new(BenchAsked) })
 	r.Add(NameBenchmarked, 1, func() event.Data { return new(Benchmarked) })
 	r.Add(NameSlow, 1, func() event.Data { return new(BecameSlow) })

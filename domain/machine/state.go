@@ -34,6 +34,7 @@ type State struct {
 	Incarnation domain.Incarnation
 	EnrolledAt  time.Time
 	Paused      []SlotPause       // in the order in which they began
+	Rest        Rest              // when it rests by itself, by its owner's word
 	Bench       *Bench            // the newest, nil before the first
 	Asked       int               // number of the newest benchmark that was asked for by a fact
 	AskedFor    string            // why

@@ -151,7 +151,7 @@ func TestNoSecretIsTold(t *testing.T) {
 	// Every fact of machines and of the pool is listed, so that whoever adds one decides.
 	told := map[string]bool{
 		"machine.enrolled": true, "machine.online": true, "machine.suspect": true, "machine.lost": true, "machine.draining": true, "machine.drained": true,
-		"machine.resumed": true, "machine.revoked": true, "machine.quarantined": true, "slots.paused": true, "slots.resumed": true, "machine.labelled": true, "bench.asked": true, "machine.benchmarked": true, "machine.slow": true, "machine.recovered": true, "pool.founded": true,
+		"machine.resumed": true, "machine.revoked": true, "machine.quarantined": true, "slots.paused": true, "slots.resumed": true, "machine.labelled": true, "bench.asked": true, "rest.set": true, "machine.benchmarked": true, "machine.slow": true, "machine.recovered": true, "pool.founded": true,
 		"token.created": false, "token.used": false, "token.revoked": false, "observer.created": false, "observer.revoked": false,
 		"key.created": false, "key.revoked": false, "model.deployed": true, "model.reverted": true, "model.retired": true, "inference.counted": true,
 	}

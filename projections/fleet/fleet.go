@@ -24,6 +24,8 @@ type Machine struct {
 	Enrolled    time.Time        `json:"enrolled"`
 	Since       time.Time        `json:"since"` // of the present standing
 	Restarts    int              `json:"restarts"`
+	// Rest says when it rests by itself.
+	Rest *machine.Rest `json:"rest,omitempty"`
 	// Bench is what the machine last measured of its speed, Slow which figures are 30 % or more below its usual ones.
 	Bench *machine.Bench      `json:"bench,omitempty"`
 	Slow  []machine.Shortfall `json:"slow,omitempty"`
@@ -161,9 +163,13 @@ func (r *row) machine() Machine {
 			held[i].Paused = p.Reason
 		}
 	}
+	var rest *machine.Rest
+	if r := s.Rest; !r.Empty() {
+		rest = &r
+	}
 	return Machine{
 		ID: s.ID, Name: s.Name, Standing: s.Standing, Draining: s.Draining && s.Standing != machine.Drained, Quarantined: s.Quarantined,
-		Slots: held, Enrolled: s.EnrolledAt, Since: r.Since, Restarts: r.Restarts, Bench: s.Bench, Slow: s.Slow, BenchWanted: s.BenchWanted(), NKey: s.NKey, Account: s.Account, Labels: s.Labels(),
+		Slots: held, Enrolled: s.EnrolledAt, Since: r.Since, Restarts: r.Restarts, Bench: s.Bench, Slow: s.Slow, BenchWanted: s.BenchWanted(), Rest: rest, NKey: s.NKey, Account: s.Account, Labels: s.Labels(),
 	}
 }
 

@@ -52,6 +52,7 @@ var rules = []rule{
 	{"broker/dispatch", []string{"domain", "broker/wire", "broker/inference", "broker/dispatch"}, []string{"net/http", "os", "github.com/nats-io/nats-server"}, "it asks machines for predictions over a link it is handed"},
 	{"broker/gateway/v2", []string{"domain", "projections", "broker/inference", "broker/gateway/v2"}, []string{"github.com/nats-io", "github.com/danielgtaylor", "github.com/go-chi"}, "a protocol of its own: nothing else writes its answers"},
 	{"broker/gateway", []string{"domain", "projections", "broker", "broker/inference", "broker/feed", "broker/webhook", "broker/hub", "broker/wire", "broker/identity", "broker/health", "broker/gateway"}, []string{"github.com/nats-io/nats-server"}, "the front hands on and decides nothing"},
+	{"agent/rest", []string{"domain", "agent/rest"}, []string{"net", "os", "github.com/nats-io"}, "rules and a clock that it is handed"},
 	{"agent/bench", []string{"domain", "agent/bench"}, []string{"net", "github.com/nats-io"}, "it measures a machine and knows the hub by a port alone"},
 	{"agent/device", []string{"domain", "agent/device"}, []string{"net/http", "github.com/nats-io"}, "it asks hardware and knows no hub"},
 	{"agent/doctor", []string{"domain", "agent/doctor", "broker/identity"}, []string{"github.com/nats-io"}, "it looks from outside, as a person would: at folders, ports and answers"},
