@@ -42,7 +42,8 @@ func (c *Core) prepare(now time.Duration, s *slot, l *lease) Effect {
 		l.member.begin(l.want)
 	}
 	return l.begin(opPrepare, now, Prepare{Slot: s.index, Epoch: l.epoch, Run: l.run, Unit: l.unit, Round: l.round, Job: l.job, Base: l.want.base,
-		Increment: l.want.increment, Member: l.memberNumber(), Trained: l.want.trained})
+		Increment: l.want.increment, Member: l.memberNumber(), Trained: l.want.trained,
+		Keep: len(l.trained), Number: l.number})
 }
 
 // idle frees the trainer of a slot that has had no lease for long.

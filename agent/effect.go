@@ -32,6 +32,8 @@ type (
 		// Of a member: which one, and whether Base is its trained weights rather than a checkpoint.
 		Member  int
 		Trained bool
+		// Of a train unit whose first Keep chunks were trained before, 0 for none: their snapshots stay, for contribution Number.
+		Keep, Number int
 	}
 	// Train trains one chunk on the present weights and saves them as the snapshot of Boundary, the number of chunks
 	// they then hold; of the snapshots the newest KeptBoundaries stay. Ends with ChunkTrained.

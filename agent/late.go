@@ -88,9 +88,14 @@ func (s *slot) adopt(l *lease, a *wire.Adopt) {
 	}
 }
 
-// prepareAfterAll readies a lease with adopted work for training, which loads the base and clears the snapshots.
+// prepareAfterAll readies a lease with adopted work for training: it goes on from the newest snapshot, or begins again from the
+// base when the adopted chunks have been contributed or their snapshots are gone.
 func (l *lease) prepareAfterAll() {
 	l.adopted = false
+	if len(l.trained) > 0 && l.held(len(l.trained)) {
+		l.lost = true // the base is loaded first, then the snapshot
+		return
+	}
 	l.fromBase()
 	l.lost = false // what is loaded is the base
 }

@@ -149,6 +149,7 @@ func (l *Leaf) watch(ctx context.Context) {
 		if err := l.renew(ctx); err != nil {
 			l.options.Logger.Error().Err(err).Msg("leafnode could not be made anew, tried later")
 		}
+		linked = false // a new one whose link is up by the next look is news as well
 	}
 }
 

@@ -8,12 +8,7 @@ import (
 
 // makeDelta encodes base against the boundary's snapshot into the cache. The trainer has no part in it.
 func (w *worker) makeDelta(e MakeDelta) (Input, error) {
-	if e.Epoch != w.noted { // trained under an earlier lease, or by an earlier process
-		w.noted = e.Epoch
-		if err := w.snaps.Note(cache.Line{Run: e.Run, Epoch: e.Epoch, Round: e.Round, Number: e.Number, Boundary: e.Boundary}); err != nil {
-			w.log.Warn().Err(err).Msg("adopted work is not noted")
-		}
-	}
+	w.rename(cache.Line{Run: e.Run, Epoch: e.Epoch, Round: e.Round, Number: e.Number, Boundary: e.Boundary})
 	base, err := w.store.open(w.ctx, e.Base, w.meter.moved)
 	if err != nil {
 		return nil, ofTransfer(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"tensorturn/agent/cache"
 	"tensorturn/agent/trainer"
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
@@ -14,8 +15,12 @@ import (
 
 // prepare brings data, base and trainer together.
 func (w *worker) prepare(e Prepare) (Input, error) {
-	if err := w.snaps.Clear(); err != nil {
-		return nil, ofDisk(err)
+	if e.Keep == 0 {
+		if err := w.snaps.Clear(); err != nil {
+			return nil, ofDisk(err)
+		}
+	} else {
+		w.rename(cache.Line{Run: e.Run, Epoch: e.Epoch, Round: e.Round, Number: e.Number, Boundary: e.Keep})
 	}
 	if w.trainer != nil && (w.run != e.Run || e.Unit == run.UnitMember) { // each member has a trainer of its own
 		w.closeTrainer()

@@ -54,6 +54,17 @@ func (w *worker) note(e Train, done trainer.Result, seconds float64) {
 	}
 }
 
+// rename notes the names of the lease that has taken over what was trained under an earlier one, or by an earlier process.
+func (w *worker) rename(l cache.Line) {
+	if l.Epoch == w.noted {
+		return
+	}
+	w.noted = l.Epoch
+	if err := w.snaps.Note(l); err != nil {
+		w.log.Warn().Err(err).Msg("adopted work is not noted")
+	}
+}
+
 func (w *worker) snapshot(boundary int) error {
 	size, _, err := measure(w.trainer.Layout())
 	if err != nil {

@@ -38,7 +38,7 @@ func (b *batch) late(slot domain.SlotID, r wire.SlotReport) bool {
 // lateOf reads the work from a report: of a lease that the agent still believes in, or of one that it knows to have ended.
 func lateOf(slot domain.SlotID, r wire.SlotReport) (lateWork, bool) {
 	if l := r.Late; l != nil {
-		return lateWork{l.Run, run.AdoptDelta{Slot: slot, Late: l.Epoch, Number: l.Number, Chunks: l.Chunks, Boundaries: l.Boundaries}}, true
+		return lateWork{l.Run, run.AdoptDelta{Slot: slot, Late: l.Epoch, Number: l.Number, Chunks: l.Chunks, Boundaries: l.Boundaries, Resume: true}}, true
 	}
 	if len(r.Trained) == 0 || len(r.Boundaries) == 0 {
 		return lateWork{}, false
@@ -47,7 +47,8 @@ func lateOf(slot domain.SlotID, r wire.SlotReport) (lateWork, bool) {
 	for i, t := range r.Trained {
 		chunks[i] = t.Chunk
 	}
-	return lateWork{r.Run, run.AdoptDelta{Slot: slot, Late: r.Epoch, Number: r.Number, Chunks: chunks, Boundaries: r.Boundaries}}, true
+	return lateWork{r.Run, run.AdoptDelta{Slot: slot, Late: r.Epoch, Number: r.Number, Chunks: chunks, Boundaries: r.Boundaries,
+		Resume: r.Error == ""}}, true // a trainer that fails again and again shall show progress: it contributes first
 }
 
 // adopt takes late work into a lease of its own, if it can be. A lease that was granted before the work was heard of, and
@@ -66,7 +67,7 @@ func (b *batch) adopt(w lateWork) bool {
 		cmds = append(cmds, run.ReleaseLease{Slot: l.Slot, Reason: "earlier work comes first"})
 	}
 	cmds = append(cmds, run.GrantLease{Slot: w.work.Slot, Unit: run.UnitTrain, Round: s.Open.Number,
-		Reason: fmt.Sprintf("to contribute what it trained under lease %d", w.work.Late)}, w.work)
+		Reason: fmt.Sprintf("to turn in what it trained under lease %d", w.work.Late)}, w.work)
 	for _, c := range cmds {
 		if _, err := b.run(w.run, c); err != nil {
 			b.refused(err)

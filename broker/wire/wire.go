@@ -280,7 +280,7 @@ type Increment struct {
 	Codec run.Codec     `msgpack:"codec"`
 }
 
-// Adopt says that the first Keep chunks trained under lease Late are what the slot contributes under its present one.
+// Adopt says that the first Keep chunks trained under lease Late are the first ones under the slot's present one.
 type Adopt struct {
 	Late domain.Epoch `msgpack:"late"`
 	Keep int          `msgpack:"keep"`

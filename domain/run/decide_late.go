@@ -29,7 +29,7 @@ func decideAdopt(s *State, c AdoptDelta) ([]event.Data, error) {
 	}
 	e := s.Late[c.Slot]
 	return one(&DeltaAdopted{Slot: c.Slot, Epoch: l.Epoch, Number: s.Number(c.Slot), Late: c.Late, Base: e.Base,
-		Chunks: slices.Clone(c.Chunks[:keep]), Left: len(c.Chunks) - keep})
+		Chunks: slices.Clone(c.Chunks[:keep]), Left: len(c.Chunks) - keep, Resume: c.Resume && e.Base == s.Open.Base})
 }
 
 // Adoptable reports whether the work would be adopted if the slot held an empty train lease of the open round.

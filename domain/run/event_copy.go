@@ -28,7 +28,8 @@ type (
 		Late   domain.Epoch     `msgpack:"late"` // of the lease under which it was trained
 		Base   domain.Digest    `msgpack:"base"` // weights it was trained from: the round's, or the previous round's
 		Chunks []domain.ChunkID `msgpack:"chunks"`
-		Left   int              `msgpack:"left,omitempty"` // chunks behind them that are contributed or claimed elsewhere
+		Left   int              `msgpack:"left,omitempty"`   // chunks behind them that are contributed or claimed elsewhere
+		Resume bool             `msgpack:"resume,omitempty"` // the slot goes on training from them; otherwise it contributes them first
 	}
 )
 
@@ -52,6 +53,9 @@ func (e *DeltaAdopted) Line() string {
 	if e.Left > 0 {
 		left = fmt.Sprintf(", without %s that others have", plural(e.Left, "chunk"))
 	}
+	if e.Resume {
+		return fmt.Sprintf("%s goes on from %s that it trained under lease %d%s", e.Slot, named(e.Chunks), e.Late, left)
+	}
 	return fmt.Sprintf("%s may still contribute %s that it trained under lease %d on base %s%s", e.Slot, named(e.Chunks), e.Late, e.Base.Short(), left)
 }
 
@@ -71,6 +75,7 @@ type (
 		Number     int              // of the contribution for which it was trained
 		Chunks     []domain.ChunkID // training order
 		Boundaries []int            // prefix lengths whose weights the agent still holds, ascending
+		Resume     bool             // go on training from them, if their base is the round's
 	}
 )
 

@@ -59,7 +59,10 @@ func (s *State) adopted(d *DeltaAdopted) {
 	}
 	s.place(d.Chunks, StatusTrained, d.Slot)
 	l.Trained = append(l.Trained, d.Chunks...)
-	l.Contribute, l.Sealed, l.Late = reasonLate, true, d.Late
+	l.Late = d.Late
+	if !d.Resume {
+		l.Contribute, l.Sealed = reasonLate, true
+	}
 	if d.Base != s.Open.Base {
 		l.Base = d.Base
 	}

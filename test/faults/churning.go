@@ -17,9 +17,6 @@ import (
 	"tensorturn/test/plain"
 )
 
-// churnMachines are the machines of a churn, each with a trainer that is a process of its own.
-const churnMachines = 8
-
 // churnChunk is a chunk in samples: a second of a steady trainer, 25 batches.
 const (
 	churnBatch = 64
@@ -29,10 +26,10 @@ const (
 // churnAgent has agents dial as shipped; other rows hurry them.
 var churnAgent = []string{"--reconnect", "0s"}
 
-// churnNames names them.
-func churnNames() []string {
+// churnNames names the n machines of a churn, each with a trainer that is a process of its own.
+func churnNames(n int) []string {
 	var out []string
-	for i := range churnMachines {
+	for i := range n {
 		out = append(out, string(rune('a'+i)))
 	}
 	return out
@@ -123,7 +120,7 @@ func (p *presence) back(name string) {
 
 // churned runs the pool under faults and weighs what came of it.
 func (w *world) churned(o options) churned {
-	names := churnNames()
+	names := churnNames(o.machines)
 	faults, length := o.faults, time.Duration(o.minutes*float64(time.Minute))
 	w.Pool.Lease = o.lease
 	w.StartHub("--min-free", "1048576")
@@ -133,7 +130,7 @@ func (w *world) churned(o options) churned {
 	for _, n := range names {
 		w.agents[n] = w.StartAgent(n, churnAgent...)
 	}
-	id := w.Submit(w.churnSpec("churn", churnMachines*o.share, int(solo*float64(len(names))*length.Seconds()*2)))
+	id := w.Submit(w.churnSpec("churn", len(names)*o.share, int(solo*float64(len(names))*length.Seconds()*2)))
 	w.AwaitRun(id, "all to work", func(r runs.Run) bool { return len(r.Slots) == len(names) })
 	out := churned{faults: map[string]int{}}
 	var work sync.WaitGroup
@@ -178,11 +175,11 @@ func (w *world) churned(o options) churned {
 	r := w.show(id)
 	began, ended, done := w.span(id, last)
 	out.took, out.counted = ended.Sub(began), done
-	out.weigh(w.ledger(id, began, ended, there), there.hub.Seconds(), solo)
+	out.weigh(w.ledger(id, began, ended, there, names), there.hub.Seconds(), solo)
 	w.Say("run", "cancel", string(id))
 	r = w.over(id)
 	out.expired, out.requeued, out.rounds = r.Totals.Expired, r.Totals.Requeued, r.Rounds.Merged
-	out.absent = w.absent(id, there)
+	out.absent = w.absent(id, there, names)
 	if out.absent > 0 {
 		w.Errorf("%d times a machine that was there from the opening of a round to its closing is not in its merge", out.absent)
 	}
@@ -257,9 +254,9 @@ func (w *world) soloSpeed() float64 {
 }
 
 // absent counts how often a machine that was there from a round's opening to its closing has nothing in its merge.
-func (w *world) absent(id domain.RunID, there *presence) int {
+func (w *world) absent(id domain.RunID, there *presence, names []string) int {
 	owner := map[domain.MachineID]string{}
-	for _, n := range churnNames() {
+	for _, n := range names {
 		owner[w.machine(n).ID] = n
 	}
 	n := 0
@@ -275,7 +272,7 @@ func (w *world) absent(id domain.RunID, there *presence) int {
 		case *run.ContributionAccepted:
 			in[owner[d.Slot.Machine()]] = true
 		case *run.RoundClosed:
-			for _, name := range churnNames() {
+			for _, name := range names {
 				if !in[name] && !there.wasGone(name, opened, e.Time) {
 					n++
 				}

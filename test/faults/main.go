@@ -32,6 +32,7 @@ type options struct {
 	minutes  float64
 	least    float64
 	share    int
+	machines int
 	lease    time.Duration
 }
 
@@ -59,6 +60,7 @@ func main() {
 	flag.IntVar(&o.faults, "faults", 120, "churn: kills of hub, agents and trainers")
 	flag.Float64Var(&o.minutes, "minutes", 10, "churn and soak: how long")
 	flag.Float64Var(&o.least, "least", 0.9, "churn: efficiency that must be reached")
+	flag.IntVar(&o.machines, "machines", 8, "churn: machines of the pool, 26 at most")
 	flag.IntVar(&o.share, "share", 100, "churn: chunks of a second of each machine in a round")
 	flag.DurationVar(&o.lease, "lease", 2*time.Minute, "churn: lease time of the pool, the product's default")
 	flag.StringVar(&o.root, "root", ".", "the repository")

@@ -128,10 +128,10 @@ type moment struct {
 }
 
 // ledger tells where the seconds of the machines went between began and ended.
-func (w *world) ledger(id domain.RunID, began, ended time.Time, there *presence) map[domain.SlotID]*account {
+func (w *world) ledger(id domain.RunID, began, ended time.Time, there *presence, machines []string) map[domain.SlotID]*account {
 	accounts := map[domain.SlotID]*account{}
 	names := map[string]domain.SlotID{}
-	for _, n := range churnNames() {
+	for _, n := range machines {
 		s := domain.Slot(w.machine(n).ID, 0)
 		names[n] = s
 		accounts[s] = &account{sums: seconds{}, at: began, now: between, held: map[domain.ChunkID]float64{}}

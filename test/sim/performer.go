@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tensorturn/agent"
+	"tensorturn/agent/cache"
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
 	"tensorturn/domain/run"
@@ -166,7 +167,11 @@ func (s *slotBox) prepared(e agent.Prepare) {
 	if s.broken() {
 		return
 	}
-	s.disk.clear()
+	if e.Keep == 0 {
+		s.disk.clear()
+	} else {
+		s.disk.rename(cache.Line{Run: e.Run, Epoch: e.Epoch, Round: e.Round, Number: e.Number, Boundary: e.Keep})
+	}
 	r, err := blob.Open(context.Background(), e.Job.Data.Blob, s.p.m.fetch)
 	if err == nil {
 		_, err = io.Copy(io.Discard, r)
@@ -274,7 +279,7 @@ func (m *machineBox) poisoned(id domain.RunID) poison {
 func (s *slotBox) makeDelta(e agent.MakeDelta) {
 	s.begin(e.Epoch)
 	s.later(s.quick(), func() {
-		s.disk.rename(e)
+		s.disk.rename(cache.Line{Run: e.Run, Epoch: e.Epoch, Round: e.Round, Number: e.Number, Boundary: e.Boundary})
 		snap, ok := s.disk.snaps[e.Boundary]
 		if !ok {
 			s.transferError(domain.NotFound("make delta", "the snapshot is gone", ""), true)

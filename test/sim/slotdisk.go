@@ -47,12 +47,12 @@ func (s *slotBox) keep(e agent.Train) {
 }
 
 // rename notes that what is kept goes on under another lease.
-func (d *slotDisk) rename(e agent.MakeDelta) {
-	if e.Epoch == d.noted {
+func (d *slotDisk) rename(l cache.Line) {
+	if l.Epoch == d.noted {
 		return
 	}
-	d.noted = e.Epoch
-	d.lines = append(d.lines, cache.Line{Run: e.Run, Epoch: e.Epoch, Round: e.Round, Number: e.Number, Boundary: e.Boundary})
+	d.noted = l.Epoch
+	d.lines = append(d.lines, l)
 }
 
 // find tells a new process what the one before has left of a slot.
