@@ -36,8 +36,14 @@ type xid struct{ code, count uint64 }
 // reader is one GPU and the call that may hang in it. The call owns seen while it runs.
 type reader struct {
 	last machine.GPU
-	out  chan machine.GPU // nil when no call is under way
-	seen uint64           // newest sample of who computes, microseconds
+	out  chan answer // nil when no call is under way
+	seen uint64      // newest sample of who computes, microseconds
+}
+
+// answer is what a call says: who the GPU is as soon as that is known, so that one that hangs from the beginning has a name, then all.
+type answer struct {
+	gpu   machine.GPU
+	whole bool
 }
 
 func newLibrary(n nvml.Interface, agent int, limit time.Duration) *library {
@@ -112,16 +118,22 @@ func (l *library) begin(i int) {
 	if d.out != nil {
 		return
 	}
-	out, known := make(chan machine.GPU, 1), gone(d.last, "")
+	out, known := make(chan answer, 2), gone(d.last, "")
 	d.out = out
 	go func() { // ends with the call, or with this process
 		defer func() {
 			if p := recover(); p != nil {
 				known.Gone = fmt.Sprint("its driver failed: ", p)
-				out <- known
+				out <- answer{known, true}
 			}
 		}()
-		out <- l.ask(i, known, &d.seen)
+		dev := l.identify(i, &known)
+		if dev == nil {
+			out <- answer{known, true}
+			return
+		}
+		out <- answer{gpu: known}
+		out <- answer{l.ask(dev, known, &d.seen), true}
 	}()
 }
 
@@ -130,11 +142,17 @@ func (l *library) finish(i int, deadline time.Time) machine.GPU {
 	d := l.readers[i]
 	wait := time.NewTimer(max(time.Until(deadline), 10*time.Millisecond)) // an answer that is there wins
 	defer wait.Stop()
-	select {
-	case d.last = <-d.out:
-		d.out = nil
-	case <-wait.C:
-		d.last = gone(d.last, "it does not answer")
+	for d.out != nil {
+		select {
+		case a := <-d.out:
+			if d.last = a.gpu; a.whole {
+				d.out = nil
+			}
+			continue
+		case <-wait.C:
+			d.last = gone(d.last, "it does not answer")
+		}
+		break
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

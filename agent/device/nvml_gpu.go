@@ -15,29 +15,34 @@ import (
 
 const listenTime = 1000 // milliseconds that one wait for errors takes
 
-// ask reads one GPU. What the driver does not know stays nil. Only symbols that drivers have had for years are used: a missing one would
-// end this process.
-func (l *library) ask(i int, g machine.GPU, seen *uint64) machine.GPU {
+// identify learns who the GPU at an index is; nil when it is gone, which g then says.
+func (l *library) identify(i int, g *machine.GPU) nvml.Device {
 	d, ret := l.nvml.DeviceGetHandleByIndex(i)
 	if ret != nvml.SUCCESS {
 		g.Gone = l.gone(ret)
-		return g
+		return nil
 	}
 	uuid, ret := d.GetUUID()
 	if ret != nvml.SUCCESS {
 		g.Gone = l.gone(ret)
-		return g
+		return nil
 	}
 	if g.UUID != uuid { // indexes move when a GPU is lost
-		g = machine.GPU{Index: i, UUID: domain.Clip(uuid, machine.MaxDeviceText)}
+		*g = machine.GPU{Index: i, UUID: domain.Clip(uuid, machine.MaxDeviceText)}
 	}
 	if name, ret := d.GetName(); ret == nvml.SUCCESS {
 		g.Name = domain.Clip(name, machine.MaxDeviceText)
 	}
+	return d
+}
+
+// ask reads one GPU. What the driver does not know stays nil. Only symbols that drivers have had for years are used: a missing one would
+// end this process.
+func (l *library) ask(d nvml.Device, g machine.GPU, seen *uint64) machine.GPU {
 	if m, ret := d.GetMemoryInfo(); ret == nvml.SUCCESS {
 		g.Memory = machine.Space{Total: m.Total, Free: m.Free}
 	}
-	u, ret := d.GetUtilizationRates()
+	u, ret := d.GetUtilizationRates() // the first that says that a GPU is lost
 	if ret == nvml.ERROR_GPU_IS_LOST {
 		g.Gone = l.gone(ret)
 		return g

@@ -134,6 +134,9 @@ func TestLibraryOnTheMock(t *testing.T) {
 	}{
 		{"eight", "eight, and an error of one", func(v *machine.Vitals) bool { return len(v.GPUs) == 8 && len(goneOnes(v)) == 0 && v.GPUs[2].XID == 79 }},
 		{"unlike", "two models", func(v *machine.Vitals) bool { return len(v.GPUs) == 2 && v.GPUs[0].Name != v.GPUs[1].Name }},
+		{"one hangs", "one that does not answer, with its name", func(v *machine.Vitals) bool {
+			return onlyGone(3)(v) && v.GPUs[3].Name != "" && strings.Contains(v.GPUs[3].Gone, "does not answer")
+		}},
 		{"one falls off", "short of one", func(v *machine.Vitals) bool { return onlyGone(5)(v) && len(v.GPUs) == 8 }},
 		{"all hang", "said to hang", func(v *machine.Vitals) bool { return strings.Contains(v.Trouble, "does not answer") }},
 		{"init hangs", "said to hang", func(v *machine.Vitals) bool { return strings.Contains(v.Trouble, "does not answer") }},
@@ -154,13 +157,8 @@ func TestLibraryOnTheMock(t *testing.T) {
 	}
 }
 
-// TestOneThatHangsHidesNoOther: within the prober a GPU that hangs from the beginning has no identity yet, and is left out; the others answer.
-func TestOneThatHangsHidesNoOther(t *testing.T) {
-	m := watching(t, "one hangs")
-	v := eventually(t, m, "seven", func(v *machine.Vitals) bool { return len(v.GPUs) == 7 })
-	if len(goneOnes(v)) != 0 {
-		t.Errorf("%v are gone", goneOnes(v))
-	}
+// TestOneThatHangsComesBack: a GPU that hangs keeps what is known of it, the others answer, and it is there again when its call returns.
+func TestOneThatHangsComesBack(t *testing.T) {
 	l := hardware("eight").(*library)
 	l.nvml.(*server.Server).ShutdownFunc = func() nvml.Return { return nvml.SUCCESS }
 	defer l.close()
