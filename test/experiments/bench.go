@@ -9,8 +9,8 @@ import (
 
 // How the language experiments are sized. Arms are shared: what two experiments need is trained once.
 const (
-	tokens     = 640_000
-	quickScale = 16 // a quick lab trains on so much less
+	tokens     = 320_000
+	quickScale = 8 // a quick lab trains on so much less
 	syncSteps  = 50
 	quickSteps = 10 // so that a quick lab has rounds
 	tuneSeed   = 100

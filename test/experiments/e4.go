@@ -37,6 +37,7 @@ func wire(l *lab) error {
 	for _, c := range [][2]run.Codec{{run.CodecFP32, ""}, {run.CodecInt8, ""}, {run.CodecE3M0, ""}, {run.CodecInt8, run.CodecInt8},
 		{run.CodecE3M0, run.CodecInt8}, {run.CodecE3M0, run.CodecE3M0}, {run.CodecTwoBit, run.CodecE3M0}} {
 		a := base
+		a.tokens /= 2
 		a.name, a.steps, a.codec, a.down, a.lossy = fmt.Sprintf("%s up, %s down", c[0], nameOf(c[1])), wireSteps, c[0], c[1], c[0].Feedback()
 		arms = append(arms, a)
 	}
