@@ -7,7 +7,7 @@
 // killed; after MaxStrikes the GPUs count as gone, and a new child is tried every SlowRetry. Vitals never waits.
 //
 // Builds without cgo, which run everywhere, ask the program nvidia-smi instead of the library: the same readings, without error codes
-// (XID) and without knowing who else computes.
+// (XID) and energy.
 //
 // Dependencies: NVIDIA/go-nvml, the vendor's own binding, which also brings the mock of its tests; shirou/gopsutil, because memory,
 // load and networks are counted in another way on each system.
