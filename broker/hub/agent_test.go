@@ -56,6 +56,16 @@ func (a *fakeAgent) restart() {
 	a.slots = make([]fakeSlot, len(a.slots))
 }
 
+// killed is a new process that finds what the one before had trained on its disk.
+func (a *fakeAgent) killed() {
+	before := a.slots
+	a.restart()
+	for i := range before {
+		before[i].turn(wire.SlotDesire{})
+		a.slots[i].late, a.slots[i].kept = before[i].late, before[i].kept
+	}
+}
+
 func (a *fakeAgent) incarnation() domain.Incarnation {
 	return domain.Incarnation(fmt.Sprintf("%s-i%d", a.id, a.starts))
 }

@@ -149,6 +149,8 @@ func (w *world) playAgent(a *fakeAgent, f []string) {
 		a.dead = true
 	case "restarts":
 		a.restart()
+	case "killed": // and starts again over the same disk
+		a.killed()
 	case "stops":
 		a.stop = true
 	case "fails":
