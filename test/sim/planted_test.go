@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var plantFlag = flag.Int("bugs", 60, "how many seeds each planted bug has to be found in; 2000 is the promise")
+var plantFlag = flag.Int("bugs", 150, "how many seeds each planted bug has to be found in; 2000 is the promise")
 
 // TestPlantedBugs plants one bug after another and plays seeds until one finds it. The table says which, and what the
 // checkers said.
