@@ -45,10 +45,10 @@ func (b *bencher) hear(r *wire.SyncReply) {
 	if busy == b.busy && r.Bench == b.wanted {
 		return
 	}
-	b.busy, b.wanted = busy, r.Bench
-	if busy && b.stop != nil {
+	if (busy || r.Bench != b.wanted) && b.stop != nil {
 		b.stop()
 	}
+	b.busy, b.wanted = busy, r.Bench
 	select {
 	case b.news <- struct{}{}:
 	default:

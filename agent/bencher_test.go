@@ -101,9 +101,16 @@ func TestBencher(t *testing.T) {
 			t.Fatal("an overtaken result is told")
 		}
 		pass(benchRest + time.Second)
+		b.hear(word(0)) // the machine rests from now on
+		synctest.Wait()
+		if m.stopped != 2 {
+			t.Fatal("it measures a machine that rests")
+		}
+		b.hear(word(3))
+		pass(benchRest + time.Second)
 		cancel()
 		<-ended
-		if m.stopped != 2 {
+		if m.stopped != 3 {
 			t.Fatal("the agent's end does not end the measuring")
 		}
 	})

@@ -69,3 +69,30 @@ func TestBenchmarksOfAMachine(t *testing.T) {
 		t.Errorf("the slot of the CPU has %v", p)
 	}
 }
+
+// A machine that its owner wants left alone is not measured; one whose GPU is gone is.
+func TestAMachineThatRestsIsNotMeasured(t *testing.T) {
+	w := newWorld(t)
+	a := w.enrol("a", 2, 2)
+	w.sync(a)
+	wanted := func(what string, want int) {
+		t.Helper()
+		w.sync(a)
+		if a.last.Bench != want {
+			t.Errorf("%s: benchmark %d is wanted, want %d", what, a.last.Bench, want)
+		}
+	}
+	wanted("idle", 1)
+	for cause, want := range map[machine.Cause]int{machine.ByHours: 0, machine.ByOthers: 0, machine.ByAbsence: 1} {
+		a.away = map[int]*wire.Away{1: {Cause: cause, Reason: "x"}}
+		wanted(string(cause), want)
+		a.away = nil
+		w.sync(a)
+	}
+	w.must(w.do(event.KindMachine, "a", machine.Pause{Slots: []int{0}}))
+	wanted("paused", 0)
+	w.must(w.do(event.KindMachine, "a", machine.Resume{}))
+	wanted("resumed", 1)
+	w.must(w.do(event.KindMachine, "a", machine.Drain{}))
+	wanted("draining", 0)
+}

@@ -19,7 +19,9 @@ func (c *Core) desire(in *Sync, now time.Time) *wire.SyncReply {
 		Interval: c.cfg.Timing.Sync.Seconds(), Lease: c.cfg.Timing.Lease.Seconds(), Time: now.UnixMilli(),
 		Stop: m.Standing == machine.Drained || in.Request.Stopping && m.Draining && !c.fold.holds(in.Machine), Wanted: c.mem.wantedFrom(in.Machine), Merged: c.fold.mergedFor(in.Machine),
 	}
-	r.Bench = m.BenchWanted()
+	if !m.Resting() {
+		r.Bench = m.BenchWanted()
+	}
 	if !m.Rest.Empty() {
 		r.Rest = &machine.Rest{Hours: slices.Clone(m.Rest.Hours), WhileUsed: m.Rest.WhileUsed}
 	}

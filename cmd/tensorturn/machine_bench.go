@@ -42,7 +42,7 @@ func machineBench(a *app) *cobra.Command {
 				return a.object(m)
 			}
 			if m.BenchWanted > 0 {
-				a.say("%s (%s) is measured when it is online and no slot has work; see: tensorturn machine show %s", m.Name, m.ID, m.Name)
+				a.say("%s (%s) is measured when it is online, unpaused, and no slot has work; see: tensorturn machine show %s", m.Name, m.ID, m.Name)
 				return nil
 			}
 			a.table([]string{"FIELD", "VALUE"}, benchOf(m))
@@ -77,7 +77,7 @@ func benchOf(m fleet.Machine) [][]string {
 		rows = append(rows, []string{"pauses", restWord(m)})
 	}
 	if m.BenchWanted > 0 {
-		rows = append(rows, []string{"measured", "not yet: when no slot has work"})
+		rows = append(rows, []string{"measured", "not yet: when it is online, unpaused, and no slot has work"})
 	}
 	if b := m.Bench; b != nil {
 		rows = append(rows, []string{"measured", fmt.Sprintf("%s ago, %s", short(time.Since(b.At)), b.Reason)})

@@ -107,6 +107,11 @@ func (s *State) BenchWanted() int {
 	return s.benchDue()
 }
 
+// Resting reports whether its owner wants the machine, or a part of it, left alone now: then it is not measured either.
+func (s *State) Resting() bool {
+	return s.Draining || slices.ContainsFunc(s.Paused, func(p SlotPause) bool { return p.Cause != ByAbsence })
+}
+
 // benchDue is BenchWanted of a machine that works.
 func (s *State) benchDue() int {
 	if s.Bench != nil && s.Bench.Number >= s.Asked {
