@@ -28,6 +28,8 @@ type Options struct {
 	// Vitals gives the names of CPU and GPUs, the driver and the free memory.
 	Vitals func() (*machine.Vitals, uint64)
 	Link   Link
+	// Load gives the share of all cores that programs use now; nil: as the system says.
+	Load func(context.Context) float64
 }
 
 // Bench measures one machine. It keeps what an interrupted benchmark had measured already.
@@ -49,6 +51,9 @@ var order = [...]string{"link", "cpu", "memory", "disk", "gpus"}
 
 // New makes a Bench.
 func New(o Options) *Bench {
+	if o.Load == nil {
+		o.Load = load
+	}
 	b := &Bench{opts: o}
 	b.part = map[string]func(context.Context, *machine.Score) error{"link": b.link, "cpu": b.cpu, "memory": b.memory, "disk": b.disk, "gpus": b.gpus}
 	return b

@@ -54,6 +54,8 @@ func vitals() (*machine.Vitals, uint64) {
 		GPUs: []machine.GPU{{UUID: "GPU-a", Name: "RTX 3090"}, {Index: 1, UUID: "GPU-b", Name: "RTX 4060"}}}, 1
 }
 
+func idle(context.Context) float64 { return 0 }
+
 // interpreter is a Python that answers as torch would.
 func interpreter(t *testing.T, script string) string {
 	t.Helper()
@@ -66,7 +68,7 @@ func interpreter(t *testing.T, script string) string {
 
 func TestMeasure(t *testing.T) {
 	python := interpreter(t, `echo "$CUDA_VISIBLE_DEVICES" >"$(dirname "$0")/seen"; echo '{"flops": 2e13, "memory": 8e11}'; echo '{"error": "CUDA out of memory"}'`)
-	b := New(Options{Dir: t.TempDir(), Slots: []string{"GPU-b", "GPU-a", "GPU-b"}, Python: python, Throttle: 0.5, Vitals: vitals,
+	b := New(Options{Dir: t.TempDir(), Slots: []string{"GPU-b", "GPU-a", "GPU-b"}, Python: python, Throttle: 0.5, Vitals: vitals, Load: idle,
 		Link: &wireTo{trip: 4 * time.Millisecond, up: 2e6, down: 8e6}})
 	s, err := b.Measure(t.Context())
 	if err != nil {
@@ -120,7 +122,7 @@ func TestFailedPartsAreTriedAgain(t *testing.T) { synctest.Test(t, testFailedPar
 
 func testFailedParts(t *testing.T) {
 	l := &wireTo{up: 1e9, down: 1e9, fails: 2}
-	b := New(Options{Dir: t.TempDir(), Vitals: vitals, Link: l})
+	b := New(Options{Dir: t.TempDir(), Vitals: vitals, Load: idle, Link: l})
 	count := map[string]int{}
 	for name, f := range b.part {
 		b.part[name] = func(ctx context.Context, s *machine.Score) error {
@@ -157,7 +159,7 @@ func testFailedParts(t *testing.T) {
 func TestEveryPartStopsAtOnce(t *testing.T) {
 	python := interpreter(t, "exec sleep 60")
 	for _, name := range order {
-		b := New(Options{Dir: t.TempDir(), Slots: []string{"GPU-a"}, Python: python, Vitals: vitals, Link: &wireTo{trip: time.Hour}})
+		b := New(Options{Dir: t.TempDir(), Slots: []string{"GPU-a"}, Python: python, Vitals: vitals, Load: idle, Link: &wireTo{trip: time.Hour}})
 		ctx, cancel := context.WithCancel(t.Context())
 		for other, f := range b.part {
 			b.part[other] = func(ctx context.Context, s *machine.Score) error {
@@ -189,13 +191,13 @@ func TestPythonWithoutTorchIsSaid(t *testing.T) {
 		`echo hello`: "is no JSON",
 		`exit 0`:     "is no JSON",
 	} {
-		b := New(Options{Slots: []string{"GPU-a"}, Python: interpreter(t, script), Vitals: vitals})
+		b := New(Options{Slots: []string{"GPU-a"}, Python: interpreter(t, script), Vitals: vitals, Load: idle})
 		s := b.blank()
 		if err := b.gpus(t.Context(), &s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", script, err)
 		}
 	}
-	b := New(Options{Slots: []string{"GPU-a"}, Python: "/no/such/python", Vitals: vitals})
+	b := New(Options{Slots: []string{"GPU-a"}, Python: "/no/such/python", Vitals: vitals, Load: idle})
 	s := b.blank()
 	if err := b.gpus(t.Context(), &s); err == nil || !strings.Contains(err.Error(), "no Python") {
 		t.Error(err)
@@ -207,7 +209,7 @@ func TestALittleDiskIsLeftAlone(t *testing.T) {
 		return &machine.Vitals{Disk: machine.Space{Total: 1 << 40, Free: diskSpare - 1}}, 1
 	}
 	dir := t.TempDir()
-	b := New(Options{Dir: dir, Vitals: little})
+	b := New(Options{Dir: dir, Vitals: little, Load: idle})
 	s := b.blank()
 	if err := b.disk(t.Context(), &s); err == nil || s.Disk != 0 {
 		t.Errorf("%v %v", err, s.Disk)
@@ -220,5 +222,32 @@ func TestALittleDiskIsLeftAlone(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("%v stays", left)
+	}
+}
+
+// What others use is not measured: it waits for a better time, and is left out with the reason when none comes.
+func TestABusyMachineIsMeasuredLater(t *testing.T) {
+	busy := 0.93
+	others := func() (*machine.Vitals, uint64) {
+		v, n := vitals()
+		v.GPUs[0].Others = busy > mostLoad
+		return v, n
+	}
+	python := interpreter(t, `echo '{"flops": 2e13, "memory": 8e11}'`)
+	b := New(Options{Dir: t.TempDir(), Slots: []string{"GPU-a"}, Python: python, Vitals: others, Link: &wireTo{up: 1e9, down: 1e9}, Load: func(context.Context) float64 { return busy }})
+	b.part["link"] = func(context.Context, *machine.Score) error { return nil }
+	b.part["disk"] = b.part["link"]
+	for range maxTries - 1 {
+		if _, err := b.Measure(t.Context()); domain.KindOf(err) != domain.KindUnavailable {
+			t.Fatal(err)
+		}
+	}
+	s, err := b.Measure(t.Context())
+	if err != nil || s.Devices[0].Flops != 0 || s.Devices[1].Flops != 0 || len(s.Left) != 3 || s.Left[0] != "cpu: other programs use 93 % of the CPU" {
+		t.Fatalf("%+v %v", s, err)
+	}
+	busy = mostLoad
+	if s, err = b.Measure(t.Context()); err != nil || s.Devices[0].Flops == 0 || s.Devices[1].Flops != 2e13 || len(s.Left) != 0 {
+		t.Fatalf("%+v %v", s, err)
 	}
 }

@@ -2,11 +2,13 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
 	"time"
 
+	"github.com/shirou/gopsutil/v4/cpu"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 
@@ -14,8 +16,28 @@ import (
 	"tensorturn/domain/machine"
 )
 
+// load looks at the cores for a moment. Where the system does not say, they are idle.
+func load(ctx context.Context) float64 {
+	p, err := cpu.PercentWithContext(ctx, loadLook, false)
+	if err != nil || len(p) != 1 {
+		return 0
+	}
+	return p[0] / 100
+}
+
+// quiet is an error while other programs use so much of the CPU that a figure would be theirs as much as the machine's.
+func (b *Bench) quiet(ctx context.Context) error {
+	if l := b.opts.Load(ctx); l > mostLoad {
+		return domain.Unavailable("", fmt.Sprintf("other programs use %.0f %% of the CPU", 100*l), "", nil)
+	}
+	return nil
+}
+
 // cpu measures a float32 matrix product on all cores. The best of a few windows counts: what disturbs only makes it slower.
 func (b *Bench) cpu(ctx context.Context, s *machine.Score) error {
+	if err := b.quiet(ctx); err != nil {
+		return err
+	}
 	square := func(v float32) blas32.General {
 		g := blas32.General{Rows: matrixSide, Cols: matrixSide, Stride: matrixSide, Data: make([]float32, matrixSide*matrixSide)}
 		for i := range g.Data {
@@ -33,6 +55,9 @@ func (b *Bench) cpu(ctx context.Context, s *machine.Score) error {
 
 // memory measures copying between two buffers on all cores; bytes read and bytes written count.
 func (b *Bench) memory(ctx context.Context, s *machine.Score) error {
+	if err := b.quiet(ctx); err != nil {
+		return err
+	}
 	size := memoryBytes
 	if v, _ := b.opts.Vitals(); v.Memory.Free > 0 {
 		size = min(size, int(v.Memory.Free/16))

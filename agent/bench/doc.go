@@ -5,7 +5,8 @@
 // A GPU is asked through the owner's Python with torch, in a child: without torch no trainer of this product uses a GPU either, so
 // that nothing worth knowing is missed. What cannot be measured is left out with the reason, never guessed.
 //
-// Dependency: gonum/blas32, the matrix product that the built-in trainer uses: its speed is that trainer's.
+// Dependencies: gonum/blas32, the matrix product that the built-in trainer uses: its speed is that trainer's; shirou/gopsutil for the load
+// of the cores, as in agent/device.
 package bench
 
 import "time"
@@ -19,6 +20,12 @@ const (
 	linkLimit  = 8 * time.Second // for one request
 	gpuTime    = 4 * time.Second // of all GPUs
 	torchLimit = time.Minute     // to load torch from a cold disk and start CUDA
+)
+
+// A CPU that other programs use more than mostLoad of is not measured now: its figure would make the machine look slow.
+const (
+	loadLook = 300 * time.Millisecond
+	mostLoad = 0.5
 )
 
 // Sizes.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,9 @@ func (b *Bench) gpus(ctx context.Context, s *machine.Score) error {
 	}
 	if len(uuids) == 0 {
 		return nil
+	}
+	if v, _ := b.opts.Vitals(); slices.ContainsFunc(v.GPUs, func(g machine.GPU) bool { return g.Others && slices.Contains(uuids, g.UUID) }) {
+		return domain.Unavailable("", "another program uses a GPU", "", nil)
 	}
 	python := b.opts.Python
 	if python == "" {
