@@ -167,3 +167,44 @@ func TestKnownTablesTrain(t *testing.T) {
 		})
 	}
 }
+
+// TestExamplesTrain: every example of the built-in trainer has at most ten lines and learns, where its data is at hand.
+func TestExamplesTrain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains seven models")
+	}
+	for name, check := range map[string]func(trainer.Metrics) bool{
+		"digits":           func(m trainer.Metrics) bool { return m.Accuracy > 0.95 },
+		"digits-cnn":       func(m trainer.Metrics) bool { return m.Accuracy > 0.96 },
+		"fashion":          func(m trainer.Metrics) bool { return m.Accuracy > 0.6 },
+		"house":            func(m trainer.Metrics) bool { return m.R2 != nil && *m.R2 > 0.85 && *m.MAE < 50 },
+		"text-mlp":         func(m trainer.Metrics) bool { return m.Loss < 2.9 },
+		"text-transformer": func(m trainer.Metrics) bool { return m.Loss < 3.2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join("../../examples", name+".yaml")
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := bytes.Count(raw, []byte("\n")); n > 11 { // digits.yaml has a line of comment too
+				t.Errorf("%d lines", n)
+			}
+			var edit func(*run.Spec)
+			if name == "fashion" {
+				if _, err := os.Stat("/usr/share/datasets/fashion-mnist"); err != nil {
+					t.Skip("Fashion-MNIST is not installed: ", err)
+				}
+				edit = func(s *run.Spec) {
+					s.Data.Holdout, s.Epochs, s.Model.Layers = 0.9, 1, []string{"maxpool 4", "linear 32", "relu"}
+				} // a minute less
+			}
+			if strings.HasPrefix(name, "text") {
+				edit = func(s *run.Spec) { s.Epochs = 2 }
+			}
+			if data, m, err := trainSpec(t, path, edit); err != nil || !check(m) {
+				t.Errorf("%+v, loss %v, accuracy %v, %v", data, m.Loss, m.Accuracy, err)
+			}
+		})
+	}
+}

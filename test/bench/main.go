@@ -38,6 +38,7 @@ var sections = []section{
 	{"start", (*bench).starts},
 	{"blobs", (*bench).blobs},
 	{"trainer", (*bench).trainers},
+	{"torch", (*bench).besideTorch},
 	{"serving", (*bench).serving},
 }
 

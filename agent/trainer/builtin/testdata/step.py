@@ -57,20 +57,24 @@ def build(m):
         x = layers[-1](x)
     return nn.Sequential(*layers)
 
-job = json.load(sys.stdin)
-model = build(job["model"])
-before, after = load(job["before"]), load(job["after"])
-missing, unexpected = model.load_state_dict(before, strict=False)
-assert not unexpected and all(k.endswith("num_batches_tracked") for k in missing), (missing, unexpected)
-x, y = torch.tensor(job["x"]), torch.tensor(job["y"])
-if job["model"].get("context"):
-    x = x.long()
-x = x.reshape(job["rows"], *(job["model"].get("shape") or [-1]))
-said = model(x)
-loss = nn.functional.mse_loss(said[:, 0], y) if job["regression"] else nn.functional.cross_entropy(said.reshape(-1, said.shape[-1]), y)
-loss.backward()
-with torch.no_grad():
-    for p in model.parameters():
-        p -= job["lr"] * p.grad
-worst = {k: ((v - after[k]).abs().max() / (after[k] - before[k]).abs().max().clamp(min=1e-4)).item() for k, v in model.state_dict().items() if k in after}
-json.dump({"loss": loss.item(), "worst": worst}, sys.stdout)
+def main():
+    job = json.load(sys.stdin)
+    model = build(job["model"])
+    before, after = load(job["before"]), load(job["after"])
+    missing, unexpected = model.load_state_dict(before, strict=False)
+    assert not unexpected and all(k.endswith("num_batches_tracked") for k in missing), (missing, unexpected)
+    x, y = torch.tensor(job["x"]), torch.tensor(job["y"])
+    if job["model"].get("context"):
+        x = x.long()
+    x = x.reshape(job["rows"], *(job["model"].get("shape") or [-1]))
+    said = model(x)
+    loss = nn.functional.mse_loss(said[:, 0], y) if job["regression"] else nn.functional.cross_entropy(said.reshape(-1, said.shape[-1]), y)
+    loss.backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p -= job["lr"] * p.grad
+    worst = {k: ((v - after[k]).abs().max() / (after[k] - before[k]).abs().max().clamp(min=1e-4)).item() for k, v in model.state_dict().items() if k in after}
+    json.dump({"loss": loss.item(), "worst": worst}, sys.stdout)
+
+if __name__ == "__main__":
+    main()
