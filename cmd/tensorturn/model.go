@@ -113,6 +113,21 @@ type config struct {
 	Mean        []float64 `json:"mean"` // subtract, then divide by std
 	Std         []float64 `json:"std"`
 	TensorOrder string    `json:"tensor_names"`
+
+	Layers    []string `json:"layers,omitempty"` // lines of model.layers, without the last linear layer
+	Shape     []int    `json:"shape,omitempty"`  // channels, height, width of a row that is a picture
+	Context   int      `json:"context,omitempty"`
+	Embedding int      `json:"embedding,omitempty"`
+	Blocks    int      `json:"blocks,omitempty"`
+	Heads     int      `json:"heads,omitempty"`
+	// Of a regression: what the network gives, times std, plus mean, is the number.
+	Target *target `json:"target,omitempty"`
+}
+
+type target struct {
+	Name string  `json:"name"`
+	Mean float64 `json:"mean"`
+	Std  float64 `json:"std"`
 }
 
 // exportModel writes the folder; the weights are checked part by part while they are copied.
@@ -159,8 +174,17 @@ func factsOf(ctx context.Context, cl *client, r runs.Run) (*dataset.Facts, error
 }
 
 func configOf(s run.Spec, f dataset.Facts) config {
-	return config{ModelType: "tensorturn-" + s.Model.Kind, Features: f.Features(), Hidden: s.Model.Hidden,
-		Activation: "relu", Classes: f.Classes, Columns: f.Columns, Mean: f.Mean, Std: f.Std, TensorOrder: "torch.nn.Sequential(Linear, ReLU, ..., Linear)"}
+	m := s.Model
+	c := config{ModelType: "tensorturn-" + m.Kind, Features: f.Features(), Hidden: m.Hidden,
+		Activation: "relu", Classes: f.Classes, Columns: f.Columns, Mean: f.Mean, Std: f.Std, TensorOrder: "torch.nn.Sequential(Linear, ReLU, ..., Linear)",
+		Layers: m.Layers, Shape: f.Shape, Context: m.Context, Embedding: m.Embedding, Blocks: m.Blocks, Heads: m.Heads}
+	if f.Predicts > 0 || len(m.Layers) > 0 {
+		c.TensorOrder = "places in torch.nn.Sequential"
+	}
+	if f.Regression() {
+		c.Target = &target{f.Label, f.TargetMean, f.TargetStd}
+	}
+	return c
 }
 
 // copyBlob writes a blob to a file in one step and gives the SHA-256 of its bytes.

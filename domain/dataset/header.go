@@ -73,6 +73,14 @@ func (f Facts) Run(blob domain.Digest) run.Dataset {
 // Regression reports samples with a number instead of a class.
 func (f Facts) Regression() bool { return f.Task == run.TaskRegression }
 
+// Outputs names the values of one prediction: the classes, or the label of a regression.
+func (f Facts) Outputs() []string {
+	if f.Regression() {
+		return []string{f.Label}
+	}
+	return f.Classes
+}
+
 // Targets is the number of labels of one sample.
 func (f Facts) Targets() int { return max(f.Predicts, 1) }
 

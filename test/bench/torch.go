@@ -55,7 +55,7 @@ func (b *bench) besideTorch(d *bed) {
 		return
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	turn := 1500 * time.Millisecond
+	turn := 700 * time.Millisecond
 	if b.quick {
 		turn = 100 * time.Millisecond
 	}
