@@ -1,5 +1,5 @@
-// Package dataset turns a table of numbers with a label column into the packed form that machines train from, and reads
-// rows of that form back by number.
+// Package dataset turns a table with a label column, IDX files of pictures, or text into the packed form that machines train
+// from, and reads rows of that form back by number.
 //
 // ParseCSV reads a comma-separated file, plain or gzip, and refuses what it cannot understand by line and column. Pack
 // splits the rows into a training and a held-out part, standardises them by statistics of the training part, and writes
