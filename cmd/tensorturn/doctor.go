@@ -106,11 +106,14 @@ func (a *app) showExamined(x examined) {
 	if x.Bundle != "" {
 		a.say("support archive without secrets: %s; look into it before you send it", x.Bundle)
 	}
-	if problems == 0 {
+	switch problems {
+	case 0:
 		a.say("nothing hinders this machine")
-		return
+	case 1:
+		a.say("1 thing hinders this machine")
+	default:
+		a.say("%d things hinder this machine", problems)
 	}
-	a.say("%s that hinder this machine", count(problems, "thing"))
 }
 
 // patients finds what the folder belongs to. Without --dir these are the usual folders that are there.

@@ -473,3 +473,36 @@ func TestFirstTokenWithoutTheWayToItself(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The folder says whose it is, and the command says what is wrong with a folder or with the words that name it.
+func TestWhoIsExamined(t *testing.T) {
+	c := newClinic(t)
+	open := c.ill(func(*identity.AgentKeys) {})
+	c.must(os.Chmod(filepath.Join(open, agentKeysFile), 0o644))
+	halfHub := t.TempDir()
+	c.must(os.Mkdir(filepath.Join(halfHub, "keys"), 0o700))
+	for name, row := range map[string]struct {
+		words []string
+		kind  doctor.Kind
+		want  []doctor.Code
+		code  int
+	}{
+		"agent":             {[]string{"--dir", c.agent}, doctor.Agent, nil, 0},
+		"hub":               {[]string{"--dir", c.hub.opts.dir}, doctor.Hub, nil, 0},
+		"nobody":            {[]string{"--dir", t.TempDir()}, doctor.Agent, []doctor.Code{doctor.NotJoined}, 1},
+		"not there":         {[]string{"--dir", filepath.Join(t.TempDir(), "none", "at", "all")}, doctor.Agent, []doctor.Code{doctor.NotJoined}, 1},
+		"others may read":   {[]string{"--dir", open}, doctor.Agent, []doctor.Code{doctor.KeysDamaged}, 1},
+		"hub without file":  {[]string{"--dir", halfHub}, doctor.Hub, []doctor.Code{doctor.KeysDamaged}, 1},
+		"another hub":       {[]string{"--dir", c.agent, "--hub", "https://other.example:7443"}, "", nil, exitConflict},
+		"the same hub":      {[]string{"--dir", c.agent, "--hub", c.hub.url + "/"}, doctor.Agent, nil, 0},
+		"no address":        {[]string{"--dir", t.TempDir(), "--hub", "hub:7443"}, "", nil, exitUsage},
+		"two tokens":        {[]string{"--dir", t.TempDir(), "--token", "a", "--token-file", "b"}, "", nil, exitUsage},
+		"an argument":       {[]string{"me"}, "", nil, exitUsage},
+		"no such directory": {[]string{"--dir", c.agent, "--bundle", filepath.Join(t.TempDir(), "no", "where")}, "", nil, exitUsage},
+	} {
+		x, text, code := c.diagnoseOnce(nil, row.words...)
+		if code != row.code || !slices.Equal(problems(x), row.want) || row.kind != "" && (len(x.Examined) != 1 || x.Examined[0].Kind != row.kind) {
+			t.Errorf("%s: exit code %d, %v\n%s", name, code, problems(x), text)
+		}
+	}
+}
