@@ -65,7 +65,7 @@ corruption: ## CHANGES=1000 random changes of stored bytes: detected and named, 
 	$(FAULTS) -do corruption -changes $(or $(CHANGES),1000)
 
 churn: ## FAULTS_N=120 kills of hub, agents and trainers in MINUTES=10, and how much of the pool's time counted (LEAST=0.90)
-	$(FAULTS) -do churn -faults $(or $(FAULTS_N),120) -minutes $(or $(MINUTES),10) -least $(or $(LEAST),0.90) $(if $(MACHINES),-machines $(MACHINES))
+	$(FAULTS) -do churn -faults $(or $(FAULTS_N),120) -minutes $(or $(MINUTES),10) -least $(or $(LEAST),0.90) $(if $(MACHINES),-machines $(MACHINES)) $(if $(SHARE),-share $(SHARE))
 
 soak: ## MINUTES=30 of work with forced failures: memory, descriptors and goroutines of hub and agents stay flat
 	$(FAULTS) -do soak -minutes $(or $(MINUTES),30)
