@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,20 +16,21 @@ import (
 
 // measuring is a machine that takes 10 s to be measured.
 type measuring struct {
-	began, stopped int
-	fail           error
-	since          time.Time
+	began, stopped atomic.Int32
+	fails          atomic.Bool
 }
 
 func (m *measuring) measure(ctx context.Context) (machine.Score, error) {
-	m.began++
-	m.since = time.Now()
+	began := m.began.Add(1)
 	select {
 	case <-ctx.Done():
-		m.stopped++
+		m.stopped.Add(1)
 		return machine.Score{}, ctx.Err()
 	case <-time.After(10 * time.Second):
-		return machine.Score{Up: float64(m.began)}, m.fail
+		if m.fails.Load() {
+			return machine.Score{}, errors.New("the link fails")
+		}
+		return machine.Score{Up: float64(began)}, nil
 	}
 }
 
@@ -44,8 +46,8 @@ func word(bench int, runs ...string) *wire.SyncReply {
 func TestBencher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &measuring{}
-		hints := 0
-		b := newBencher(m.measure, func() { hints++ }, zerolog.Nop())
+		var hints atomic.Int32
+		b := newBencher(m.measure, func() { hints.Add(1) }, zerolog.Nop())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { b.run(ctx); close(ended) }()
@@ -53,48 +55,48 @@ func TestBencher(t *testing.T) {
 
 		b.hear(word(1, "r-1"))
 		pass(time.Hour)
-		if m.began != 0 {
+		if m.began.Load() != 0 {
 			t.Fatal("it measures while a slot works")
 		}
 		b.hear(word(1))
 		pass(benchRest - time.Millisecond)
-		if m.began != 0 {
+		if m.began.Load() != 0 {
 			t.Fatal("it measures at once: the next lease may be on its way")
 		}
 		pass(2 * time.Millisecond)
-		if m.began != 1 {
+		if m.began.Load() != 1 {
 			t.Fatal("it does not measure an idle machine")
 		}
 		pass(5 * time.Second)
 		b.hear(word(1, "r-1"))
 		synctest.Wait()
-		if m.stopped != 1 || b.result() != nil {
-			t.Fatalf("a lease came and it goes on: %+v", m)
+		if m.stopped.Load() != 1 || b.result() != nil {
+			t.Fatal("a lease came and it goes on")
 		}
 		b.hear(word(1))
 		pass(benchRest + 11*time.Second)
-		if got := b.result(); got == nil || got.Number != 1 || got.Score.Up != 2 || hints != 1 {
-			t.Fatalf("%+v, %d hints", got, hints)
+		if got := b.result(); got == nil || got.Number != 1 || got.Score.Up != 2 || hints.Load() != 1 {
+			t.Fatalf("%+v, %d hints", got, hints.Load())
 		}
 		b.hear(word(1)) // the result was lost: it is told again, and nothing is measured again
 		pass(time.Hour)
-		if b.result() == nil || m.began != 2 {
-			t.Fatalf("%+v, %d begun", b.result(), m.began)
+		if b.result() == nil || m.began.Load() != 2 {
+			t.Fatalf("%+v, %d begun", b.result(), m.began.Load())
 		}
 		b.hear(word(0))
 		if b.result() != nil {
 			t.Fatal("what the hub knows is told again")
 		}
-		m.fail = errors.New("the link fails")
+		m.fails.Store(true)
 		b.hear(word(2))
 		pass(benchRest + 11*time.Second)
-		m.fail = nil
+		m.fails.Store(false)
 		if b.result() != nil {
 			t.Fatal("a failure is a result")
 		}
 		pass(benchAgain + 11*time.Second)
-		if got := b.result(); got == nil || got.Number != 2 || m.began != 4 {
-			t.Fatalf("%+v after %d", got, m.began)
+		if got := b.result(); got == nil || got.Number != 2 || m.began.Load() != 4 {
+			t.Fatalf("%+v after %d", got, m.began.Load())
 		}
 		b.hear(word(3)) // asked anew while the second was on its way
 		if b.result() != nil {
@@ -103,14 +105,14 @@ func TestBencher(t *testing.T) {
 		pass(benchRest + time.Second)
 		b.hear(word(0)) // the machine rests from now on
 		synctest.Wait()
-		if m.stopped != 2 {
+		if m.stopped.Load() != 2 {
 			t.Fatal("it measures a machine that rests")
 		}
 		b.hear(word(3))
 		pass(benchRest + time.Second)
 		cancel()
 		<-ended
-		if m.stopped != 3 {
+		if m.stopped.Load() != 3 {
 			t.Fatal("the agent's end does not end the measuring")
 		}
 	})
