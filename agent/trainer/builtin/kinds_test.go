@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tensorturn/agent/trainer"
+	"tensorturn/agent/trainer/trainertest"
 	"tensorturn/domain"
 	"tensorturn/domain/dataset"
 	"tensorturn/domain/permute"
@@ -110,6 +111,17 @@ func TestStatisticsAreNotDecayed(t *testing.T) {
 		}
 		at += n
 	}
+}
+
+// Every kind of network keeps the promises of a trainer.
+func TestKindsKeepThePromises(t *testing.T) {
+	facts, raw := pictureDigits(t)
+	trainertest.Suite(t, Open, func(t *testing.T) trainer.Job {
+		return jobOf(t, facts, raw, func(s *run.Spec) {
+			s.Model.Layers = []string{"conv 4", "batchnorm", "relu", "maxpool 2", "layernorm"}
+		})
+	})
+	trainertest.Suite(t, Open, func(t *testing.T) trainer.Job { return textJob(t, sentences(3000), nil) })
 }
 
 func TestRegressionIsLearnt(t *testing.T) {
