@@ -2,7 +2,8 @@ package main
 
 import "tensorturn/domain/run"
 
-// E5: each codec against fp32, with everything else equal. The sign codec of the reference is none of the product's.
+// E5: each codec against fp32, with everything else equal. On 25 rounds 4 bits cost 0.8 %, three standard errors; the pilot
+// with 78 rounds saw nothing. The sign codec of the reference is none of the product's.
 
 // plantSparse sends only the largest of each 64 differences and loses the rest, under every codec's name.
 const plantSparse = "sparse codes"

@@ -88,9 +88,9 @@ func (f *fleet) open(ctx context.Context, i int) (trainer.Trainer, error) {
 	return builtin.Open(ctx, trainer.Job{Run: "r-1", Spec: f.spec[min(i, len(f.spec)-1)], Dataset: p.data, Data: bytes.NewReader(p.raw)})
 }
 
-func specOf(a arm, seed uint64, epochs int, d run.Dataset) (run.Spec, error) {
+func specOf(a arm, seed uint64, d run.Dataset) (run.Spec, error) {
 	batch := cmp.Or(a.batch, smallBatch)
-	return run.Resolve(run.Spec{Seed: seed, Data: run.Data{Format: run.FormatText, Holdout: 0.5}, Model: languageModel, Epochs: epochs,
+	return run.Resolve(run.Spec{Seed: seed, Data: run.Data{Format: run.FormatText, Holdout: 0.5}, Model: languageModel, Epochs: 1,
 		Batch: batch, Chunk: chunkSteps * batch, Optimizer: run.Optimizer{LR: a.lr, Beta1: 0.9, Beta2: 0.95}}, d)
 }
 
@@ -134,14 +134,14 @@ func train(ctx context.Context, c *corpus, a arm, seed uint64) ([]byte, figures,
 
 // prepare packs the text.
 func (f *fleet) prepare(c *corpus) error {
-	text, err := c.text(f.a.tokens, !f.a.shards)
+	text, err := c.text(!f.a.shards)
 	if err != nil {
 		return err
 	}
-	parts, epochs := [][]byte{text}, 1
-	if f.a.shards { // the clock of every machine is the run's: it passes its own part as often as there are machines
+	parts := [][]byte{text}
+	if f.a.shards {
 		k := len(f.a.speeds)
-		parts, epochs = nil, k
+		parts = nil
 		for i := range k {
 			parts = append(parts, text[i*len(text)/k:(i+1)*len(text)/k])
 		}
@@ -151,7 +151,7 @@ func (f *fleet) prepare(c *corpus) error {
 		if err != nil {
 			return err
 		}
-		s, err := specOf(f.a, f.seed, epochs, p.data)
+		s, err := specOf(f.a, f.seed, p.data)
 		if err != nil {
 			return err
 		}
@@ -162,16 +162,27 @@ func (f *fleet) prepare(c *corpus) error {
 
 func (f *fleet) alone(ctx context.Context) ([]byte, figures, error) {
 	t := f.trainers[0]
-	for c := range run.TotalChunks(f.spec[0], f.data[0].data) {
-		if _, err := t.Train(ctx, domain.ChunkID(c), nil); err != nil {
+	for n := range f.chunks() {
+		c := f.place(n, 0)
+		if _, err := t.Train(ctx, c, nil); err != nil {
 			return nil, f.f, err
 		}
-		f.f.samples += int64(run.ChunkSamples(f.spec[0], f.data[0].data, domain.ChunkID(c)))
+		f.f.samples += int64(run.ChunkSamples(f.spec[0], f.data[0].data, c))
 		f.f.time++
 	}
 	var w bytes.Buffer
 	err := t.Save(ctx, &w)
 	return w.Bytes(), f.f, err
+}
+
+// chunks is how many the arm trains on.
+func (f *fleet) chunks() int { return max(f.a.tokens/f.spec[0].Chunk, 1) }
+
+// place is the chunk of a machine's text that the arm's chunk n is: an even choice of all, so that n stands where it does
+// on the run's clock, and with it the learning rate.
+func (f *fleet) place(n, machine int) domain.ChunkID {
+	i := min(machine, len(f.spec)-1)
+	return domain.ChunkID(n * run.TotalChunks(f.spec[i], f.data[i].data) / f.chunks())
 }
 
 // work is a machine's part of a round.
@@ -185,7 +196,7 @@ type work struct {
 
 // rounds trains and merges until every chunk is counted: each round takes an even share, and what was lost comes again.
 func (f *fleet) rounds(ctx context.Context) error {
-	total := run.TotalChunks(f.spec[0], f.data[0].data)
+	total := f.chunks()
 	share := max(len(f.a.speeds)*f.a.steps/chunkSteps, 1)
 	planned := (total + share - 1) / share
 	eta, mu := f.a.eta, f.a.mu
@@ -319,8 +330,8 @@ func (f *fleet) local(ctx context.Context, w *work) (err error) {
 		return err
 	}
 	spec, data := f.spec[min(i, len(f.spec)-1)], f.data[min(i, len(f.data)-1)].data
-	for _, c := range w.chunks {
-		c = min(c, domain.ChunkID(run.TotalChunks(spec, data)-1)) // parts of a text differ by a segment
+	for _, n := range w.chunks {
+		c := f.place(int(n), i)
 		r, err := t.Train(ctx, c, nil)
 		if err != nil {
 			return err
@@ -405,7 +416,7 @@ func newEvaluator(ctx context.Context, c *corpus) (*evaluator, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := specOf(arm{lr: 1e-3}, 1, 1, p.data)
+		s, err := specOf(arm{lr: 1e-3}, 1, p.data)
 		if err != nil {
 			return nil, err
 		}

@@ -35,6 +35,9 @@ func (l *lab) do(e experiment) (text string, ok bool) {
 	if l.quick {
 		quick = ", quick: too few repetitions for a claim"
 	}
+	if l.bench != nil && l.bench.path != "" {
+		quick += ", with what earlier tries had trained"
+	}
 	l.printf("\n%s, %.0f s, %s%s\n\n", time.Now().Format(time.DateOnly), time.Since(began).Seconds(), machine(), quick)
 	return l.text.String(), l.err == nil && l.missed == 0
 }
