@@ -91,6 +91,7 @@ type (
 		Base   domain.Digest
 		Layout domain.Digest
 		Params int64
+		Take   *run.Memory // of a dry step, nil when it was not measured
 	}
 	// Evaluated ends RunEvaluate.
 	Evaluated struct {

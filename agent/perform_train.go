@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -137,7 +138,36 @@ func (w *worker) runInit(e RunInit) (Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	return InitDone{Slot: w.slot, Epoch: e.Epoch, Base: base, Layout: safetensors.LayoutDigest(layout), Params: params}, nil
+	take, err := w.dryStep()
+	if err != nil {
+		return nil, fmt.Errorf("try a step before the run spreads: %w", err)
+	}
+	return InitDone{Slot: w.slot, Epoch: e.Epoch, Base: base, Layout: safetensors.LayoutDigest(layout), Params: params, Take: take}, nil
+}
+
+// dryStep measures what a step takes, nil where the trainer cannot tell. It speaks of memory alone: whatever else is wrong with a step
+// is found and told when the run trains. The trainer is closed then, since its optimizer and random state have moved on.
+func (w *worker) dryStep() (*run.Memory, error) {
+	dry, ok := trainer.As[trainer.Dry](w.trainer)
+	if !ok {
+		return nil, nil
+	}
+	var take run.Memory
+	err := w.call(func(ctx context.Context, _ trainer.Trainer) (err error) {
+		take, err = dry.Dry(ctx, 0, w.meter.stepped)
+		return err
+	})
+	var memory interface{ OutOfMemory() bool }
+	switch {
+	case err == nil:
+		w.closeTrainer()
+		return &take, nil
+	case w.ctx.Err() != nil, errors.As(err, &memory) && memory.OutOfMemory():
+		return nil, err
+	}
+	w.log.Warn().Err(err).Msg("a dry step failed; the run goes on without its figures")
+	w.closeTrainer()
+	return nil, nil
 }
 
 // runEvaluate measures a model.

@@ -44,7 +44,7 @@ func (c *Core) result(now time.Duration, in Input) {
 		}
 	case InitDone:
 		if _, l := c.ended(in.Slot, in.Epoch, opInit); l != nil {
-			l.init = &wire.Init{Base: in.Base, Layout: in.Layout, Params: in.Params}
+			l.init = &wire.Init{Base: in.Base, Layout: in.Layout, Params: in.Params, Take: in.Take}
 		}
 	case MemberKept, MemberFinished, MemberPredicted:
 		c.memberResult(now, in)

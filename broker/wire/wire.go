@@ -170,6 +170,7 @@ type Init struct {
 	Base   domain.Digest `msgpack:"base"`
 	Layout domain.Digest `msgpack:"layout"`
 	Params int64         `msgpack:"params"`
+	Take   *run.Memory   `msgpack:"take,omitempty"` // what a dry step took, nil when it was not measured
 }
 
 // Eval is the result of an evaluate unit.

@@ -42,6 +42,9 @@ func (f *Failure) Error() string {
 	return f.Why + " (" + f.Next + ")"
 }
 
+// OutOfMemory reports whether the program took more memory than there is.
+func (f *Failure) OutOfMemory() bool { return f.Kind == KindMemory }
+
 // LastLines is for trainer.LastLines.
 func (f *Failure) LastLines() []string { return f.Tail }
 

@@ -30,6 +30,7 @@ type message struct {
 
 	Checkpoints bool     `json:"checkpoints"`
 	Steps       int64    `json:"steps"`
+	Device      int64    `json:"device"`
 	Loss        *float64 `json:"loss"`
 	Accuracy    float64  `json:"accuracy"`
 	Kind        string   `json:"kind"`
@@ -58,7 +59,7 @@ type segment struct {
 }
 
 // fields are the keys a trainer may use, exactly as written: encoding/json alone would take any case and the last of two.
-const fields = " type id version name weights samples evaluates predicts halves outputs checkpoints steps loss accuracy kind text "
+const fields = " type id version name weights samples evaluates predicts halves outputs checkpoints steps device loss accuracy kind text "
 
 // parseMessage reads one line strictly: one flat JSON object, known keys, each once, nothing behind it.
 func parseMessage(line []byte) (message, error) {
@@ -73,7 +74,7 @@ func parseMessage(line []byte) (message, error) {
 		return m, fmt.Errorf("a message cannot be read: %s", domain.Clip(err.Error(), 120))
 	}
 	switch {
-	case m.ID < 0 || m.Samples < 0 || m.Steps < 0 || m.Samples > 1<<53 || m.Steps > 1<<53:
+	case m.ID < 0 || m.Samples < 0 || m.Steps < 0 || m.Device < 0 || m.Samples > 1<<53 || m.Steps > 1<<53 || m.Device > 1<<53:
 		return m, fmt.Errorf("a number of a %s message is out of range", show(m.Type))
 	case m.Loss != nil && math.IsInf(*m.Loss, 0):
 		return m, fmt.Errorf("the loss of a %s message is not finite", show(m.Type))

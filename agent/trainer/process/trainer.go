@@ -32,6 +32,9 @@ type Trainer struct {
 	child            *child
 	watching         sync.WaitGroup // the goroutine that looks after the child
 	tree             *tree          // what it saw; its own until it has ended
+	dry              atomic.Bool    // what it takes is measured, with a closer look
+	looked, resident atomic.Int64   // looks at its processes; the most bytes that they had in one, while dry
+	device           uint64         // bytes of a GPU that its allocator has taken, as it says
 	computed         atomic.Int64   // time that its processes have computed, in ticks of the system
 	container        *container     // nil when there is none
 	via              io.Writer      // where requests go, nil before the hello
@@ -124,6 +127,7 @@ func (t *Trainer) Train(ctx context.Context, c domain.ChunkID, progress func(tra
 		switch {
 		case m.Type == "step" && m.Samples >= 1 && m.Samples <= left:
 			left -= m.Samples
+			t.device = max(t.device, uint64(m.Device))
 			done.Steps++
 			report(progress, m)
 		case m.Type == "step":

@@ -50,8 +50,16 @@ func (t *Trainer) watch() {
 			return
 		case <-ticker.C:
 		}
-		use := tree.measure(pid, o.Limits.Memory)
+		closer := o.Limits.Memory
+		if t.dry.Load() {
+			closer = 1 // pages that processes share are counted once
+		}
+		use := tree.measure(pid, closer)
 		t.computed.Store(use.computed)
+		if t.dry.Load() {
+			t.resident.Store(max(t.resident.Load(), use.memory))
+		}
+		t.looked.Add(1)
 		if o.Limits.Memory > 0 && use.memory > o.Limits.Memory {
 			above++
 		} else {

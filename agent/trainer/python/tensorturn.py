@@ -348,6 +348,8 @@ class Job:
                 if not math.isfinite(step["loss"]):
                     self._fail("diverged", "the loss is %s" % step["loss"])
                 self._sum, self._known = self._sum + step["loss"] * samples, self._known + samples
+            if torch.cuda.is_available() and torch.cuda.is_initialized():
+                step["device"] = torch.cuda.max_memory_reserved()
             self._say(**step)
         self._pending, self._flushed = [], time.monotonic()
 
