@@ -94,5 +94,9 @@
 //     previous one's: the longest prefix, at a boundary whose weights are there, of chunks that are queued: not contributed, and
 //     claimed by nobody. Made from the previous base, it weighs four fifths of its samples in the merge; the ledger counts all.
 //
+//  16. Before a run spreads, the slot that makes its first base may try a step and say what that took (Initialised). Who has less, or
+//     does not meet the spec's requirements, gets no lease; a lease that is held stays. That is the planner's to see (domain/match),
+//     as is priority: Decide grants what it is asked for.
+//
 // DESIGN.md tells the path of a chunk, the limits and why. testdata/scenarios has a story for each rule and race.
 package run
