@@ -86,6 +86,8 @@ func doubts(d run.Dataset) []string {
 	switch {
 	case d.Heldout == 0:
 		return []string{"nothing is held out: the run will end without being evaluated"}
+	case d.Heldout < fewHeldout && d.Task == run.TaskRegression:
+		return []string{fmt.Sprintf("only %s held out: the errors measured on them say little", isAre(d.Heldout, "sample"))}
 	case d.Heldout < fewHeldout:
 		return []string{fmt.Sprintf("only %s held out: one more right or wrong moves the accuracy by %.0f points", isAre(d.Heldout, "sample"), 100/float64(d.Heldout))}
 	}
