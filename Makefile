@@ -38,7 +38,7 @@ test: check ## every test, with the race detector where goroutines are
 	CGO_ENABLED=1 $(GO) test -vet=off -timeout 8m -race $(RACY)
 
 sim: ## simulate SEEDS=100 worlds, or one with its trace: make sim SEED=7
-	$(GO) test ./test/sim -count=1 -v -run 'TestSeeds|TestSeed$$' -args -seeds=$(SEEDS) $(if $(SEED),-seed=$(SEED) -trace)
+	$(GO) test ./test/sim -count=1 -v -timeout 60m -run 'TestSeeds|TestSeed$$' -args -seeds=$(SEEDS) $(if $(SEED),-seed=$(SEED) -trace)
 
 sim-bugs: ## plant ten bugs, one after another, and print which of BUGS=2000 seeds finds each, and what it says
 	$(GO) test ./test/sim -count=1 -v -timeout 60m -run 'TestPlantedBugs' -args -bugs=$(or $(BUGS),2000)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -214,15 +215,25 @@ func draws(seeds []uint64) []options {
 	return opts
 }
 
+// tellEvery is after how many seeds a long simulation says how far it is.
+const tellEvery = 100
+
 // playAll plays worlds side by side: they share nothing.
 func playAll(opts []options) []outcome {
 	out := make([]outcome, len(opts))
+	var done atomic.Int64
 	next := make(chan int)
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
 			for i := range next {
 				out[i] = play(opts[i], wrongNothing, nil)
+				if out[i].err != nil {
+					fmt.Fprintf(os.Stderr, "seed %d: %v\n", opts[i].Seed, out[i].err)
+				}
+				if n := done.Add(1); n%tellEvery == 0 {
+					fmt.Fprintf(os.Stderr, "%d of %d seeds played\n", n, len(opts))
+				}
 			}
 		})
 	}
