@@ -160,7 +160,7 @@ func costRows(e hub.Explanation) [][]string {
 	for _, line := range e.Round.Lines() {
 		row("a round", "%s", line)
 	}
-	if e.HubGuess && e.HubLink.Up+e.HubLink.Down > 0 && len(e.Machines) > 1 {
+	if e.HubGuess && e.HubLink.Up+e.HubLink.Down > 0 && e.Round.HubOut > e.Round.Down {
 		row("the hub's link", "reckoned with %s in and %s out, the fastest that machines have measured: it may be faster (--hub-up, --hub-down)", bits(e.HubLink.Up), bits(e.HubLink.Down))
 	}
 	if e.Round.Share > 0 {

@@ -37,7 +37,11 @@ func (p *program) misbehave(r ask) {
 	if r.Type != "train" {
 		return
 	}
-	switch p.mode {
+	mode := p.mode
+	if mode == "hang later" && r.First > 0 { // behind the first chunk, which a dry step trains on
+		mode = "hang"
+	}
+	switch mode {
 	case "hang", "deaf":
 		fmt.Fprintln(os.Stderr, "\x1b[31mhanging with password=correcthorse")
 		forever()

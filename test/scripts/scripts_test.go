@@ -331,17 +331,24 @@ func TestLimitsInAPool(t *testing.T) {
 	}
 }
 
-// A program that hangs loses its lease for want of progress; its chunks go back and its processes end.
+// A program that hangs loses its lease for want of progress; its chunks go back and its processes end. One that hangs at once does so
+// in the dry step, before it has chunks.
 func TestHangLosesItsLease(t *testing.T) {
+	for mode, chunks := range map[string]bool{"hang": false, "hang later": true} {
+		t.Run(mode, func(t *testing.T) { hangs(t, mode, chunks) })
+	}
+}
+
+func hangs(t *testing.T, mode string, chunks bool) {
 	p, _ := start(t, "a")
-	id := submit(t, p, "hang", 96, 1)
+	id := submit(t, p, mode, 96, 1)
 	p.AwaitRun(id, "the lease to expire", func(r runs.Run) bool { return r.Totals.Expired >= 1 })
 	p.Must("run", "cancel", string(id))
 	p.Await("its processes to end", func() bool { return len(trainersOf(t, p.AgentDir("a"))) == 0 })
 	for _, e := range p.Events() {
 		if d, ok := e.Data.(*run.LeaseExpired); ok && e.Agg == string(id) {
-			t.Logf("hang | %s | %d chunks returned | %s", d.EventName(), len(d.Requeued), d.Reason)
-			if d.Reason != "no progress" || len(d.Requeued) == 0 {
+			t.Logf("%s | %s | %d chunks returned | %s", mode, d.EventName(), len(d.Requeued), d.Reason)
+			if d.Reason != "no progress" || (len(d.Requeued) > 0) != chunks {
 				t.Errorf("%q, %d chunks requeued", d.Reason, len(d.Requeued))
 			}
 			return
