@@ -102,8 +102,10 @@ func TestRepeatedPosts(t *testing.T) {
 	hooks.close()
 	r.restart(wired)
 	end := r.end()
-	for _, i := range []int{4, 5, 6, 13, 14, 15, 16, 0} { // what is told of the others is the present state, which has moved on
-		p := posts[i]
+	for i, p := range posts {
+		if moved := strings.HasPrefix(p.path, "/api/v1/runs/") || strings.HasPrefix(p.path, "/api/v1/machines/") && !strings.HasSuffix(p.path, "/revoke"); moved {
+			continue // what is told of it is the present state, which has moved on
+		}
 		sameAnswer(t, p.path+" after a restart", first[i], r.under(fmt.Sprint("key ", i), p.path, p.body))
 		r.under(fmt.Sprint("key ", i), posts[i].path, p.other).refused(t, http.StatusConflict, domain.KindConflict, "idempotency key")
 	}
