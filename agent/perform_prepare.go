@@ -75,6 +75,7 @@ func (w *worker) openTrainer(e Prepare) error {
 	}
 	job := jobOf(e, data)
 	job.Device = w.device
+	w.opened = w.clock()
 	t, err := w.open(w.ctx, job)
 	if err != nil {
 		return fmt.Errorf("open the trainer: %w", err)

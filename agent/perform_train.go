@@ -35,7 +35,8 @@ func (w *worker) train(e Train) (Input, error) {
 		Slot: w.slot, Epoch: e.Epoch, Chunk: e.Chunk, Steps: done.Steps, Loss: done.Loss,
 		Samples: run.ChunkSamples(w.job.Spec, w.job.Data, e.Chunk), Seconds: (w.clock() - begin).Seconds(), All: done.All,
 	}
-	if done.All {
+	if done.All { // a program that trains alone has done so since it was started: this call is only its end
+		trained.Seconds = (w.clock() - w.opened).Seconds()
 		trained.Samples = int(run.TotalSamples(w.job.Spec, w.job.Data))
 	}
 	return trained, nil

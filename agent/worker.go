@@ -39,7 +39,8 @@ type worker struct {
 	loss    *losses
 	noted   domain.Epoch // lease under whose names the snapshots are noted
 	trainer trainer.Trainer
-	torn    bool // a call into the trainer was cancelled: it may only be closed
+	opened  time.Duration // when the trainer was, by the agent's clock
+	torn    bool          // a call into the trainer was cancelled: it may only be closed
 	run     domain.RunID
 	round   int // newest round the open trainer trained in, 0 when none
 	job     wire.Job

@@ -117,7 +117,8 @@ func sameOffer(a, b InspectJob) bool {
 func (s *slotMemory) hear(id domain.RunID, r wire.SlotReport, now time.Time) {
 	fresh := s.run != id || s.epoch != r.Epoch
 	s.lease(id, r.Epoch, now)
-	if fresh || r.Progress > s.progress || len(r.Trained) > s.chunks {
+	ready := s.phase == string(wire.PhasePreparing) && r.Phase != wire.PhasePreparing // whose patience is longer: what comes now begins now
+	if fresh || ready || r.Progress > s.progress || len(r.Trained) > s.chunks {
 		s.moved = now
 	}
 	s.progress = max(s.progress, r.Progress)

@@ -107,6 +107,24 @@ func TestPlainTrainer(t *testing.T) {
 	}
 }
 
+// fastest fails the test when a lease of the run was granted for a speed beyond limit samples per second.
+func fastest(t *testing.T, p *kit.Pool, id domain.RunID, limit float64) {
+	t.Helper()
+	for _, e := range p.Events() {
+		d, ok := e.Data.(*run.LeaseGranted)
+		if !ok || e.Agg != string(id) {
+			continue
+		}
+		var speed float64
+		if _, at, found := strings.Cut(d.Reason, " s at "); found {
+			fmt.Sscan(at, &speed)
+		}
+		if speed > limit {
+			t.Errorf("a lease is granted for a speed that nobody has: %s", d.Reason)
+		}
+	}
+}
+
 // A program that knows nothing of the protocol is a member of an ensemble: no word in the spec, exit code 0 and a file.
 func TestMembersWithoutAWord(t *testing.T) {
 	p, _ := start(t, "a", "b")
@@ -119,7 +137,7 @@ func TestMembersWithoutAWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := fmt.Sprintf("mode: ensemble\ntrainer: process\ncode: %s\nbatch: 8\nepochs: 2\nensemble: {members: 3}\ndata: {samples: 240, heldout: 40, features: %d, classes: %d}\n", dir, plain.Features, plain.Classes)
-	slowly := fmt.Sprintf(`command: [sh, -c, 'for i in $(seq 20); do echo $i; sleep 0.25; done; exec "$0" trainer alone', %q]`, exe) // longer than a lease
+	slowly := fmt.Sprintf(`command: [sh, -c, 'for i in $(seq 16); do echo $i; sleep 0.25; done; exec "$0" trainer alone', %q]`, exe) // longer than a lease
 	quickly := fmt.Sprintf("command: [%q, trainer, alone]", exe)
 	for name, more := range map[string]string{"mute": quickly, "slow": slowly, "voting": fmt.Sprintf("%s\npredict: [%q, trainer, alone]", quickly, exe)} {
 		t.Run(name, func(t *testing.T) {
@@ -127,6 +145,7 @@ func TestMembersWithoutAWord(t *testing.T) {
 			if r.Phase != run.PhaseCompleted || len(r.Members) != 3 || (r.Vote != nil) != (name == "voting") || r.Totals.Expired != 0 {
 				t.Fatalf("%s: %s, %d members, vote %+v", r.Phase, r.Reason, len(r.Members), r.Vote)
 			}
+			fastest(t, p, r.ID, 100_000) // starting a process alone takes milliseconds
 			out := filepath.Join(t.TempDir(), "model")
 			p.Must("model", "export", string(r.ID), out)
 			if found, _ := filepath.Glob(filepath.Join(out, "members", "*", "model.safetensors")); len(found) != 3 {
