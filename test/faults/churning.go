@@ -82,7 +82,7 @@ func (c *churned) weigh(accounts map[domain.SlotID]*account, hubGone, solo float
 
 func (c churned) String() string {
 	return fmt.Sprintf("%d faults (%d hub, %d agents, %d trainers) in %.0f s: %d samples counted of %.0f possible at the slots' speeds: efficiency %.3f (%.3f if outages of the hub are the machines' time, %.3f at the speed of one machine alone on this computer); "+
-		"%d leases lost, %d chunks trained again; %d rounds, %d times a machine that was there all round was not in its merge; ledger exact, merges bit-exact",
+		"%d leases lost, %d chunks queued again (kept ones counted all the same); %d rounds, %d times a machine that was there all round was not in its merge; ledger exact, merges bit-exact",
 		c.faults["hub"]+c.faults["agent"]+c.faults["trainer"], c.faults["hub"], c.faults["agent"], c.faults["trainer"], c.took.Seconds(), c.counted, c.possible,
 		c.efficiency, c.strict, c.alone, c.expired, c.requeued, c.rounds, c.absent)
 }
