@@ -37,6 +37,7 @@ var routesOf = map[string]struct {
 	"log export":        {"r-1 -o $DIR/x", []string{"GET /api/v1/runs/{run}/export"}},
 	"log verify":        {"", []string{"GET /api/v1/log", "POST /api/v1/log/verify"}},
 	"machine bench":     {"m --wait 0s", []string{"POST /api/v1/machines/{id}/bench"}},
+	"machine label":     {"m site=home", []string{"POST /api/v1/machines/{id}/label"}},
 	"machine rest":      {"m --never", []string{"POST /api/v1/machines/{id}/rest"}},
 	"machine drain":     {"m", []string{"POST /api/v1/machines/{id}/drain"}},
 	"machine list":      {"", []string{"GET /api/v1/machines"}},
@@ -52,6 +53,7 @@ var routesOf = map[string]struct {
 	"model retire":      {"m", []string{"DELETE /api/v1/models/{name}"}},
 	"model rollback":    {"m", []string{"POST /api/v1/models/{name}/rollback"}},
 	"run cancel":        {"r-1", []string{"POST /api/v1/runs/{id}/cancel"}},
+	"run explain":       {"r-1", []string{"GET /api/v1/runs/{id}/explain"}},
 	"run list":          {"", []string{"GET /api/v1/runs"}},
 	"run logs":          {"r-1", []string{"GET /api/v1/runs/{id}/logs"}},
 	"run pause":         {"r-1", []string{"POST /api/v1/runs/{id}/pause"}},
@@ -76,6 +78,7 @@ var local = map[string]string{
 	"agent start":       "is the agent; it speaks the leafnode protocol and /blobs",
 	"credential export": "writes the files of this machine's own identity",
 	"demo":              "starts a hub and agents of its own",
+	"doctor":            "looks at this machine, its folder and its way to the hub; a hub shows what it knows at /api/v1/self and /api/v1/machines",
 	"drill":             "starts a hub and agents of its own; of a run it reads what run show and the blobs do",
 	"hub start":         "is the hub",
 	"log import":        "writes a verified file into a folder of this machine; no hub has a part in it",
@@ -92,6 +95,7 @@ var others = map[string]string{
 	"GET /api/v1/runs/{id}/replay":       "run replay folds the log itself, so that it need not believe the hub",
 	"GET /api/v1/runs/{id}/lineage":      "model lineage does so too",
 	"GET /api/v1/runs/{id}/members":      "and of an ensemble",
+	"POST /api/v1/runs/explain":          "run submit --dry-run calls it; without the flag it is runs",
 	"GET /api/v1/models/{name}":          "model list tells the same of all",
 }
 
