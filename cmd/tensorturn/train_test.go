@@ -133,37 +133,28 @@ func TestWildTableTrains(t *testing.T) {
 	}
 }
 
-// TestKnownTablesTrain: wine and iris as scikit-learn carries them, where that is installed.
+// TestKnownTablesTrain: iris and wine (testdata/tables/README.md) with the shortest spec there is. A line of another width, such
+// as the counts that scikit-learn puts before its tables, is refused by its number.
 func TestKnownTablesTrain(t *testing.T) {
-	folder := cmpOr(os.Getenv("TENSORTURN_TEST_TABLES"), "/usr/lib/python3/dist-packages/sklearn/datasets/data")
-	for name, least := range map[string]float64{"wine_data.csv": 0.9, "iris.csv": 0.85, "breast_cancer.csv": 0.9} {
+	for name, least := range map[string]float64{"iris.csv": 0.85, "wine.csv": 0.9} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
-				t.Skip("python3-sklearn is not installed: ", err)
-			}
 			dir := t.TempDir()
 			path, copied := filepath.Join(dir, "run.yaml"), filepath.Join(dir, name)
-			if err := os.WriteFile(path, []byte("data: {path: "+name+"}\nepochs: 60\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			raw, err := os.ReadFile(filepath.Join(folder, name))
+			table, err := os.ReadFile(filepath.Join("testdata/tables", name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			// scikit-learn puts counts and names of classes before the table. A line of another width is refused by its number.
-			if err := os.WriteFile(copied, raw, 0o600); err != nil {
-				t.Fatal(err)
+			write(t, path, "data: {path: "+name+"}\nepochs: 60\n")
+			write(t, copied, "150,4,0\n"+string(table))
+			if _, _, err := trainSpec(t, path, nil); err == nil || !strings.Contains(err.Error(), "line 2 has ") {
+				t.Errorf("with counts before it: %v", err)
 			}
-			if _, _, err := trainSpec(t, path, nil); name == "wine_data.csv" && (err == nil || !strings.Contains(err.Error(), "line 2 has 14 columns, line 1 has 5")) {
-				t.Errorf("with the counts before it: %v", err)
-			}
-			_, table, _ := bytes.Cut(raw, []byte("\n"))
-			if err := os.WriteFile(copied, table, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if _, m, err := trainSpec(t, path, nil); err != nil || m.Accuracy < least {
+			write(t, copied, string(table))
+			_, m, err := trainSpec(t, path, nil)
+			if err != nil || m.Accuracy < least {
 				t.Errorf("accuracy %v, %v", m.Accuracy, err)
 			}
+			t.Logf("accuracy %.3f on %d rows held out", m.Accuracy, m.Samples)
 		})
 	}
 }
