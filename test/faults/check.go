@@ -67,7 +67,14 @@ func (w *world) intact() {
 
 // unharmed demands that the fault cost nobody a lease.
 func (w *world) unharmed(r runs.Run) {
-	if r.Totals.Expired != 0 {
-		w.Errorf("%d leases expired", r.Totals.Expired)
+	if r.Totals.Expired == 0 {
+		return
 	}
+	why := ""
+	for _, e := range w.Events() {
+		if d, ok := e.Data.(*run.LeaseExpired); ok && e.Agg == string(r.ID) {
+			why += "; " + d.Line()
+		}
+	}
+	w.Errorf("%d leases expired%s", r.Totals.Expired, why)
 }

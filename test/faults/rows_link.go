@@ -82,7 +82,8 @@ func oneWay(w *world) {
 	w.holding(id, "far")
 	p.set(weather{mute: true})
 	w.AwaitMachine("far", machine.Lost)
-	w.AwaitRun(id, "its lease to end", func(r runs.Run) bool { return w.far(r).Expired > 0 })
+	// It runs out, or what it held is done as copies before that and the round closes.
+	w.AwaitRun(id, "its lease to end", func(r runs.Run) bool { return w.far(r).Expired > 0 || w.far(r).Lease == "" })
 	before := w.far(w.show(id))
 	if !w.mutant {
 		p.set(weather{})
@@ -93,7 +94,7 @@ func oneWay(w *world) {
 	if after.Samples <= before.Samples {
 		w.Errorf("it counts nothing after its return")
 	}
-	w.see("lost, %d chunks requeued, back: %d samples more", after.Requeued, after.Samples-before.Samples)
+	w.see("lost, %d chunks requeued, %d copied, back: %d samples more", after.Requeued, r.Totals.Copied, after.Samples-before.Samples)
 }
 
 func resets(w *world) {

@@ -78,8 +78,8 @@ func hubClock(w *world) {
 	w.agents["a"].Kill() // time must go on: a machine that is gone is noticed
 	w.AwaitMachine("a", "lost")
 	r := w.ended(id)
-	if r.Totals.Expired != 1 {
-		w.Errorf("%d leases expired, one should have", r.Totals.Expired)
+	if n := r.Totals; n.Expired > 1 || n.Expired+n.Copied == 0 { // copies may be done before its lease runs out
+		w.Errorf("%d leases expired and %d chunks were copied: want one, or its chunks copied", n.Expired, n.Copied)
 	}
 	w.see("two hours back between two starts; the killed machine was noticed, nobody else lost a lease")
 }
