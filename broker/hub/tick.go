@@ -13,7 +13,7 @@ import (
 // tick lets time pass: machines that fall silent, leases without progress. Deadlines of rounds are the planner's.
 func (b *batch) tick(t Tick) {
 	b.beginOwn(hubActor, "tick", "tick", uint64Text(b.seq))
-	b.silence()
+	b.silence(t.Full)
 	for _, id := range b.c.fold.order {
 		b.endLeases(id) // what an earlier append left half done
 	}
@@ -25,9 +25,16 @@ func (b *batch) tick(t Tick) {
 func (c *Core) inGrace(now time.Time) bool { return now.Sub(c.mem.since) < c.cfg.Timing.Grace }
 
 // silence turns missing contact into facts: suspect after L/8, lost after L. Within the grace only machines that have
-// spoken to this process can fall silent.
-func (b *batch) silence() {
+// spoken to this process can fall silent. While the hub's store is full nobody's clock runs: what a machine says may not be taken
+// then, and that is not its silence.
+func (b *batch) silence(full bool) {
 	c := b.c
+	if full {
+		for _, k := range c.mem.contacts {
+			k.last = b.now
+		}
+		return
+	}
 	grace := c.inGrace(b.now)
 	for _, id := range slices.Clone(c.fold.order) {
 		m := c.fold.machines[id]
