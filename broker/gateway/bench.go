@@ -6,8 +6,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"tensorturn/broker/hub"
-	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
 )
 
@@ -25,18 +23,10 @@ type benchInput struct {
 func (g *Gateway) registerBench(api huma.API) {
 	huma.Register(api, op("bench-machine", http.MethodPost, "/api/v1/machines/{id}/bench", "Have a machine measured once more, when it has nothing else to do"),
 		func(ctx context.Context, in *benchInput) (*machineBody, error) {
-			const verb = "bench"
-			m, err := g.showMachine(ctx, verb, in.ID)
-			if err != nil {
-				return nil, err
-			}
 			var wish BenchRequest
 			if in.Body != nil {
 				wish = *in.Body
 			}
-			if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: machine.AskBench{Reason: wish.Reason, Anew: wish.Anew}}); err != nil {
-				return nil, err
-			}
-			return g.showMachine(ctx, verb, string(m.Body.ID))
+			return g.commandMachine(ctx, "bench", in.ID, machine.AskBench{Reason: wish.Reason, Anew: wish.Anew})
 		})
 }

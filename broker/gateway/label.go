@@ -6,8 +6,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"tensorturn/broker/hub"
-	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
 )
 
@@ -23,14 +21,6 @@ func (g *Gateway) registerLabels(api huma.API) {
 			MachinePath
 			Body LabelRequest
 		}) (*machineBody, error) {
-			m, err := g.showMachine(ctx, "label", in.ID)
-			if err != nil {
-				return nil, err
-			}
-			id := string(m.Body.ID)
-			if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: id, Command: machine.Label{Set: in.Body.Set, Remove: in.Body.Remove}}); err != nil {
-				return nil, err
-			}
-			return g.showMachine(ctx, "label", id)
+			return g.commandMachine(ctx, "label", in.ID, machine.Label{Set: in.Body.Set, Remove: in.Body.Remove})
 		})
 }

@@ -57,16 +57,22 @@ func (g *Gateway) registerMachines(api huma.API) {
 	} {
 		huma.Register(api, op(c.verb+"-machine", http.MethodPost, "/api/v1/machines/{id}/"+c.verb, c.summary),
 			func(ctx context.Context, in *machineReason) (*machineBody, error) {
-				m, err := g.showMachine(ctx, c.verb, in.ID)
-				if err != nil {
-					return nil, err
-				}
-				if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: c.command(in.Body.reason())}); err != nil {
-					return nil, err
-				}
-				return g.showMachine(ctx, c.verb, string(m.Body.ID)) // a revoked machine is not found by its name any more
+				return g.commandMachine(ctx, c.verb, in.ID, c.command(in.Body.reason()))
 			})
 	}
+}
+
+// commandMachine has the hub decide the command on the machine that key names, and answers with what the machine is then.
+func (g *Gateway) commandMachine(ctx context.Context, verb, key string, c machine.Command) (*machineBody, error) {
+	m, err := g.showMachine(ctx, verb, key)
+	if err != nil {
+		return nil, err
+	}
+	id := string(m.Body.ID) // a revoked machine is not found by its name any more
+	if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: id, Command: c}); err != nil {
+		return nil, err
+	}
+	return g.showMachine(ctx, verb, id)
 }
 
 // showMachine answers with the machine; verb is what the caller wants of it.

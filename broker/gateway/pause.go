@@ -7,9 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"tensorturn/broker/hub"
 	"tensorturn/domain"
-	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
 	"tensorturn/projections/fleet"
 )
@@ -49,10 +47,7 @@ func (g *Gateway) registerPauses(api huma.API) {
 				if err != nil {
 					return nil, g.problemOf(err)
 				}
-				if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: string(m.Body.ID), Command: c.command(slots, wish.Reason)}); err != nil {
-					return nil, err
-				}
-				return g.showMachine(ctx, c.verb, string(m.Body.ID))
+				return g.commandMachine(ctx, c.verb, string(m.Body.ID), c.command(slots, wish.Reason))
 			})
 	}
 }
