@@ -94,7 +94,7 @@ func (e *encoder) all(tile int) error {
 			}
 		}
 	}
-	if _, err := e.local.next(); !errors.Is(err, io.EOF) {
+	if err := e.local.end(); err != nil {
 		return err
 	}
 	return errors.Join(e.feedback.close(), e.out.Close())

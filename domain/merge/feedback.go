@@ -2,7 +2,6 @@ package merge
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -153,10 +152,8 @@ func (f *feedback) close() error {
 	if f == nil {
 		return nil
 	}
-	if f.old != nil {
-		if _, err := f.old.next(); !errors.Is(err, io.EOF) {
-			return &ResidualError{err}
-		}
+	if err := f.old.end(); err != nil {
+		return &ResidualError{err}
 	}
 	return f.out.Close()
 }

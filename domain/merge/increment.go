@@ -125,10 +125,8 @@ func (d *downward) close() error {
 	if d == nil {
 		return nil
 	}
-	if d.residual != nil {
-		if _, err := d.residual.next(); !errors.Is(err, io.EOF) {
-			return err
-		}
+	if err := d.residual.end(); err != nil {
+		return err
 	}
 	return errors.Join(d.increment.Close(), d.next.Close())
 }

@@ -232,10 +232,8 @@ func (m *merger) all() error {
 			return ofInput(i, err)
 		}
 	}
-	if m.momentum != nil {
-		if _, err := m.momentum.next(); !errors.Is(err, io.EOF) {
-			return err
-		}
+	if err := m.momentum.end(); err != nil {
+		return err
 	}
 	return errors.Join(m.nextBase.Close(), m.nextMomentum.Close(), m.down.close())
 }

@@ -45,6 +45,21 @@ func (w *weights) next() (safetensors.Tensor, error) {
 	return t, nil
 }
 
+// end makes sure that no tensor is left, and that the file is whole to its last byte. Without weights, nil, there is nothing to end.
+func (w *weights) end() error {
+	if w == nil {
+		return nil
+	}
+	t, err := w.next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return domain.Invalid("", fmt.Sprintf("%s has tensor %q too many", w.what, domain.Clip(t.Name, 60)), "")
+}
+
 // read fills the raw tile with n bytes of the tensor. They are valid until the next read.
 func (w *weights) read(n int) ([]byte, error) {
 	if cap(w.raw) < n {
