@@ -224,6 +224,25 @@ func (l *lab) rows(arms []arm, got [][]measured) {
 	l.printf("\n")
 }
 
+// hurts is a negative control: the fused arm, spoiled, must end worse by least, a fraction of the loss.
+func (l *lab) hurts(least float64, what string, spoil func(*arm)) error {
+	base, err := l.fused()
+	if err != nil {
+		return err
+	}
+	bad := base
+	spoil(&bad)
+	arms := []arm{base, bad}
+	got, err := l.results(arms...)
+	if err != nil {
+		return err
+	}
+	l.rows(arms, got)
+	gap := over(got[1], got[0])
+	l.require(gap.mean() >= least, "%s worse: %s %% (needed: %s %%)", what, points(gap.mean()), points(least))
+	return nil
+}
+
 // atMost requires that the first's mean loss is at most so much above the second's, as a fraction.
 func (l *lab) atMost(what string, a, b []measured, limit float64) {
 	gap := over(a, b)

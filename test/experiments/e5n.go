@@ -9,19 +9,5 @@ const bluntHurts = 0.10
 const plantSharp = "nothing is lost"
 
 func blunt(l *lab) error {
-	base, err := l.fused()
-	if err != nil {
-		return err
-	}
-	a := base
-	a.name, a.topk = "top 1/64 without feedback", l.plant != plantSharp
-	arms := []arm{base, a}
-	got, err := l.results(arms...)
-	if err != nil {
-		return err
-	}
-	l.rows(arms, got)
-	gap := over(got[1], got[0])
-	l.require(gap.mean() >= bluntHurts, "the blunt code is worse: %s %% (needed: %s %%)", points(gap.mean()), points(bluntHurts))
-	return nil
+	return l.hurts(bluntHurts, "the blunt code is", func(a *arm) { a.name, a.topk = "top 1/64 without feedback", l.plant != plantSharp })
 }

@@ -9,19 +9,5 @@ const forgetHurts = 0.02
 const plantMemory = "state is kept"
 
 func forgetful(l *lab) error {
-	base, err := l.fused()
-	if err != nil {
-		return err
-	}
-	a := base
-	a.name, a.reset = "state thrown away each round", l.plant != plantMemory
-	arms := []arm{base, a}
-	got, err := l.results(arms...)
-	if err != nil {
-		return err
-	}
-	l.rows(arms, got)
-	gap := over(got[1], got[0])
-	l.require(gap.mean() >= forgetHurts, "thrown away it is worse: %s %% (needed: %s %%)", points(gap.mean()), points(forgetHurts))
-	return nil
+	return l.hurts(forgetHurts, "thrown away it is", func(a *arm) { a.name, a.reset = "state thrown away each round", l.plant != plantMemory })
 }
