@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha1"
 	"crypto/tls"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"tensorturn/broker/identity"
+	"tensorturn/test/proxy"
 )
 
 // stand stands for a hub: its certificate is real, what it answers is the test's.
@@ -146,8 +146,8 @@ func TestLayers(t *testing.T) {
 		"the proxy setting":      {change: func(e *exam) { e.Proxy = func(*url.URL) (*url.URL, error) { return nil, errors.New("bad") } }, check: "port", code: ProxyRefuses, says: "bad", waits: "clock"},
 		"proxy without a name":   {change: func(e *exam) { behind(e, "http://proxy.invalid:1") }, check: "name", code: NameUnknown, says: "the proxy's name", waits: "port"},
 		"proxy that is no proxy": {change: func(e *exam) { behind(e, e.Hub) }, check: "port", code: ProxyRefuses, says: "127.0.0.1", waits: "hub"},
-		"proxy wants a password": {change: func(e *exam) { behind(e, proxy(t, http.StatusProxyAuthRequired)) }, check: "port", code: ProxyRefuses, says: "password", waits: "hub"},
-		"proxy forbids the port": {change: func(e *exam) { behind(e, proxy(t, http.StatusForbidden)) }, check: "port", code: ProxyRefuses, says: "403", waits: "websocket"},
+		"proxy wants a password": {change: func(e *exam) { behind(e, office(t, http.StatusProxyAuthRequired)) }, check: "port", code: ProxyRefuses, says: "password", waits: "hub"},
+		"proxy forbids the port": {change: func(e *exam) { behind(e, office(t, http.StatusForbidden)) }, check: "port", code: ProxyRefuses, says: "403", waits: "websocket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.born.IsZero() {
@@ -207,57 +207,22 @@ func behind(e *exam, at string) {
 	e.Proxy = func(*url.URL) (*url.URL, error) { return u, nil }
 }
 
-// proxy answers every CONNECT with a status; 200 opens the tunnel, for who knows the password.
-func proxy(t *testing.T, status int) string {
+// office is a proxy that answers every CONNECT with a status; 200 opens the tunnel.
+func office(t *testing.T, status int) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var work sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); work.Wait() })
-	work.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			work.Go(func() { tunnel(c, status) })
+	return proxy.New(t, func(host string) (net.Conn, error) {
+		if status != http.StatusOK {
+			return nil, proxy.Refusal(status)
 		}
-	})
-	return "http://user:pass%20word@" + l.Addr().String()
-}
-
-func tunnel(c net.Conn, status int) {
-	defer c.Close()
-	in := bufio.NewReader(c)
-	r, err := http.ReadRequest(in)
-	if err != nil || r.Method != http.MethodConnect {
-		return
-	}
-	if user, password, _ := (&http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}).BasicAuth(); user != "user" || password != "pass word" {
-		status = http.StatusProxyAuthRequired
-	}
-	(&http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1}).Write(c)
-	if status != http.StatusOK {
-		return
-	}
-	to, err := net.Dial("tcp", r.Host)
-	if err != nil {
-		return
-	}
-	defer to.Close()
-	var ways sync.WaitGroup
-	ways.Go(func() { io.Copy(to, in); to.(*net.TCPConn).CloseWrite() })
-	ways.Go(func() { io.Copy(c, to); c.(*net.TCPConn).CloseWrite() })
-	ways.Wait()
+		return net.Dial("tcp", host)
+	}).URL.String()
 }
 
 // Through a proxy with a password everything is found to be well.
 func TestThroughAProxy(t *testing.T) {
 	s := newStand(t, time.Now(), ready)
 	e := s.visitor()
-	behind(e, proxy(t, http.StatusOK))
+	behind(e, office(t, http.StatusOK))
 	for _, name := range []string{"name", "port", "certificate", "websocket", "hub", "clock", "membership"} {
 		if f := looks()[name](t.Context(), e); f.State != Fine {
 			t.Errorf("%s: %+v", name, f)

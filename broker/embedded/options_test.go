@@ -1,12 +1,10 @@
 package embedded_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"sync/atomic"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"tensorturn/broker/embedded"
 	"tensorturn/domain"
 	"tensorturn/test/hostile/pool"
+	"tensorturn/test/proxy"
 )
 
 // TestProxy: the leaf goes through an HTTP CONNECT proxy when there is one.
@@ -22,63 +21,21 @@ func TestProxy(t *testing.T) {
 	p := pool.New(t)
 	m := p.Enrol("a", time.Hour)
 	p.Serve(nil)
-	px := newProxy(t)
+	px := proxy.New(t, func(host string) (net.Conn, error) { return net.Dial("tcp", host) })
 	o := p.LeafOptions(m)
 	var asked atomic.Value
-	o.Proxy = func(u *url.URL) (*url.URL, error) { asked.Store(u.Scheme); return px.url, nil }
+	o.Proxy = func(u *url.URL) (*url.URL, error) { asked.Store(u.Scheme); return px.URL, nil }
 	l, err := embedded.StartLeaf(context.Background(), o)
 	pool.Must(t, err)
 	t.Cleanup(l.Shutdown)
 	_, err = pool.Sync(pool.Context(t, patience), l.Conn(), "hello")
 	pool.Must(t, err)
-	if px.tunnels.Load() == 0 {
+	if opened, _ := px.Counts(); opened == 0 {
 		t.Error("the link went around the proxy")
 	}
 	if asked.Load() != "https" {
 		t.Errorf("the proxy was asked for scheme %v: HTTPS_PROXY speaks of https", asked.Load())
 	}
-}
-
-type proxy struct {
-	url     *url.URL
-	tunnels atomic.Int32
-}
-
-func newProxy(t *testing.T) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	pool.Must(t, err)
-	p := &proxy{url: &url.URL{Scheme: "http", Host: l.Addr().String()}}
-	srv := &http.Server{Handler: http.HandlerFunc(p.tunnel), ReadHeaderTimeout: patience}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = srv.Serve(l) }()
-	t.Cleanup(func() { _ = srv.Close(); <-done })
-	return p
-}
-
-func (p *proxy) tunnel(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodConnect {
-		http.Error(w, "only CONNECT", http.StatusMethodNotAllowed)
-		return
-	}
-	up, err := net.Dial("tcp", r.Host)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	defer up.Close()
-	down, buf, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return
-	}
-	defer down.Close()
-	p.tunnels.Add(1)
-	_, _ = io.WriteString(down, "HTTP/1.1 200 OK\r\n\r\n")
-	done := make(chan struct{})
-	go func() { defer close(done); _, _ = bufio.NewReader(buf).WriteTo(up); _ = up.Close() }()
-	_, _ = io.Copy(down, up)
-	_ = down.Close()
-	<-done
 }
 
 func TestLeafRefusesBadOptions(t *testing.T) {

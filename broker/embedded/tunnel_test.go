@@ -6,49 +6,17 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"sync"
 	"testing"
 	"time"
+
+	"tensorturn/test/proxy"
 )
 
-// office is a proxy that speaks as the hub itself behind its tunnel: it echoes. It notes whom it was asked for.
-type office struct {
-	url   *url.URL
-	mu    sync.Mutex
-	asked []string
-}
-
-func newOffice(t *testing.T) *office {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &office{url: &url.URL{Scheme: "http", Host: l.Addr().String(), User: url.UserPassword("u", "p@ss")}}
-	var work sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); work.Wait() })
-	work.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			work.Go(func() {
-				defer c.Close()
-				in := bufio.NewReader(c)
-				r, err := http.ReadRequest(in)
-				if err != nil {
-					return
-				}
-				o.mu.Lock()
-				o.asked = append(o.asked, r.Host+" "+r.Header.Get("Proxy-Authorization"))
-				o.mu.Unlock()
-				io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
-				io.Copy(c, in)
-			})
-		}
-	})
-	return o
+// echo is a hub behind a proxy: it says what it hears.
+func echo(string) (net.Conn, error) {
+	here, there := net.Pipe()
+	go func() { _, _ = io.Copy(there, there); _ = there.Close() }() // ends with the proxy's side
+	return here, nil
 }
 
 // connect asks the tunnel as a leafnode does.
@@ -79,8 +47,8 @@ func connect(t *testing.T, way *tunnel, method, password string) (net.Conn, int)
 
 // The tunnel asks the real proxy for the hub by name, with its password, for who knows the tunnel's own; stop ends it all.
 func TestTunnel(t *testing.T) {
-	o := newOffice(t)
-	way, err := openTunnel(o.url, "hub.tensorturn.test:7443")
+	o := proxy.New(t, echo)
+	way, err := openTunnel(o.URL, "hub.tensorturn.test:7443")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +61,8 @@ func TestTunnel(t *testing.T) {
 			t.Errorf("%s with %q: %d, want %d", c.method, c.password, got, c.want)
 		}
 	}
-	if len(o.asked) != 0 {
-		t.Fatalf("the proxy was asked for strangers: %v", o.asked)
+	if asked := o.Asked(); len(asked) != 0 {
+		t.Fatalf("the proxy was asked for strangers: %v", asked)
 	}
 	c, status := connect(t, way, "CONNECT", way.password)
 	if status != http.StatusOK {
@@ -107,11 +75,9 @@ func TestTunnel(t *testing.T) {
 	if _, err := io.ReadFull(c, back); err != nil || string(back) != "hello" {
 		t.Fatalf("%q %v", back, err)
 	}
-	o.mu.Lock()
-	if len(o.asked) != 1 || o.asked[0] != "hub.tensorturn.test:7443 Basic dTpwQHNz" {
-		t.Errorf("asked for %v", o.asked)
+	if asked := o.Asked(); len(asked) != 1 || asked[0] != (proxy.Asked{Host: "hub.tensorturn.test:7443", Authorization: "Basic dXNlcjpwQHNzIHdvcmQ=", Status: 200}) {
+		t.Errorf("asked for %v", asked)
 	}
-	o.mu.Unlock()
 	way.stop() // returns although a tunnel is open
 	if n, err := c.Read(back); err == nil {
 		t.Errorf("%d bytes from a tunnel that was stopped", n)
