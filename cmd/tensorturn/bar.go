@@ -16,6 +16,7 @@ type bar struct {
 	pace  pace
 	last  time.Time
 	drawn bool
+	noted string // said where nothing can be redrawn
 }
 
 // plainEvery spaces the lines where nothing can be redrawn.
@@ -36,8 +37,16 @@ func (b *bar) line(s string) {
 	b.t.say("%s", clean(s))
 }
 
+// note says what is being waited for, in place of the bar.
 func (b *bar) note(s string) {
-	if b.t.live && !b.t.quiet {
+	switch {
+	case b.t.quiet:
+	case !b.t.live: // said once, until there is something to show again
+		if s != b.noted {
+			b.t.say("%s", s)
+		}
+		b.noted = s
+	default:
 		b.clear()
 		fmt.Fprint(b.t.err, domain.Clip(s, b.t.size()-1))
 		b.drawn = true
@@ -48,6 +57,7 @@ func (b *bar) note(s string) {
 func (b *bar) show(r runs.Run) {
 	now := time.Now()
 	b.pace.note(now, trained(r))
+	b.noted = ""
 	switch {
 	case b.t.quiet:
 	case !b.t.live:

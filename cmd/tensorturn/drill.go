@@ -130,6 +130,9 @@ func (a *app) drill(ctx context.Context, what string, o drillOptions) (drillResu
 	if out.Drilled, out.Faults, err = a.trial(ctx, material, o, true); err != nil {
 		return out, err
 	}
+	if len(out.Faults) == 0 {
+		return out, domain.Conflict("drill", fmt.Sprintf("the trial was over after %.1f s, before its first failure: nothing was drilled", out.Drilled.Seconds), "train for longer with --epochs, or let failures come sooner with --every")
+	}
 	rate := func(s drillSide) float64 { return float64(s.Counted) / s.Present }
 	out.Efficiency = rate(out.Drilled) / rate(out.Calm)
 	if out.Calm.Loss > 0 {

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/adrg/xdg"
@@ -31,7 +34,7 @@ func hubStart(a *app) *cobra.Command {
 		}}
 	f := c.Flags()
 	f.StringVar(&o.dir, "dir", hubDir(), "folder of keys and log; back it up")
-	f.StringVar(&o.listen, "listen", ":7443", "address of the one public port")
+	f.StringVar(&o.listen, "listen", "", "address of the one public port (default: the port of --public-url on all addresses, else :7443)")
 	f.StringVar(&o.publicURL, "public-url", "", "https URL under which machines reach this hub (default: this host's name and port)")
 	f.StringVar(&o.certFile, "tls-cert", "", "the owner's certificate chain instead of the hub's own")
 	f.StringVar(&o.keyFile, "tls-key", "", "its key")
@@ -74,6 +77,9 @@ func (a *app) serveHub(ctx context.Context, o hubOptions) error {
 // greet prints where the hub is and, on the very first start, the line that joins a machine.
 func (a *app) greet(ctx context.Context, h *hubProcess) error {
 	a.say("hub %s is up, log at %s", h.url, filepath.Join(h.opts.dir, "store"))
+	if u, err := url.Parse(h.url); err == nil && !strings.HasSuffix(h.here, ":"+cmp.Or(u.Port(), "443")) {
+		a.say("it listens at %s: port %s of %s must lead there", h.here, cmp.Or(u.Port(), "443"), u.Hostname())
+	}
 	if h.readOnly != nil {
 		a.say("%v", h.readOnly)
 		a.say("reads go on while it runs, and so does the check that names the first bad record: tensorturn log verify --context %s", h.contextFile())

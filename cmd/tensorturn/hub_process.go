@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -138,11 +139,26 @@ func (h *hubProcess) stop() error {
 
 func (h *hubProcess) contextFile() string { return filepath.Join(h.opts.dir, "operator.json") }
 
+// defaultPort is the hub's where neither --listen nor --public-url names one.
+const defaultPort = "7443"
+
+// listenAt is where the hub listens: as it was told, or at the port under which machines are told to reach it.
+func listenAt(listen, publicURL string) string {
+	if listen != "" {
+		return listen
+	}
+	if u, err := url.Parse(publicURL); err == nil && u.Port() != "" {
+		return ":" + u.Port()
+	}
+	return ":" + defaultPort
+}
+
 // bind takes the port first, so that a taken one is told before any key is made, and settles the public URL.
 func (h *hubProcess) bind() (net.Listener, error) {
-	l, err := net.Listen("tcp", h.opts.listen)
+	at := listenAt(h.opts.listen, h.opts.publicURL)
+	l, err := net.Listen("tcp", at)
 	if err != nil {
-		return nil, domain.Conflict("start hub", "port "+h.opts.listen+" cannot be taken: "+err.Error(), "choose another with --listen, or stop what holds it")
+		return nil, domain.Conflict("start hub", "port "+at+" cannot be taken: "+err.Error(), "choose another with --listen, or stop what holds it")
 	}
 	h.here = l.Addr().String()
 	if at := l.Addr().(*net.TCPAddr); at.IP.IsUnspecified() { // listens on all: the loopback is one of them

@@ -53,6 +53,10 @@ func runReplay(a *app) *cobra.Command {
 					count(r.Vote.Members, "member"), r.Vote.Rule, r.Vote.Temperature, r.Vote.Accuracy, r.Counted, r.Expected, r.Records, r.Head.Short())
 				return nil
 			}
+			if r.Rounds == 0 {
+				a.print("no round is merged yet, so there is nothing to recompute: the chain of %d records holds, head %s", r.Records, r.Head.Short())
+				return nil
+			}
 			a.print("replay %s: %d of %d rounds recomputed, %d of %d samples counted, %d records, head %s", r.Verdict, r.Recomputed, r.Rounds, r.Counted, r.Expected, r.Records, r.Head.Short())
 			if len(r.HashOnly) > 0 {
 				a.print("proven by digests alone: rounds %v", r.HashOnly)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -100,7 +101,7 @@ func knownKeys(op, at string, n *yaml.Node, t reflect.Type) error {
 		path := strings.TrimPrefix(at+"."+key.Value, ".")
 		ft, ok := fields[key.Value]
 		if !ok {
-			return domain.Invalid(op, fmt.Sprintf("line %d: unknown key %q", key.Line, domain.Clip(path, 80)), "did you mean "+nearest(key.Value, fields)+"?")
+			return domain.Invalid(op, fmt.Sprintf("line %d: unknown key %q", key.Line, domain.Clip(path, 80)), meant(key.Value, fields))
 		}
 		if seen[key.Value] {
 			return domain.Invalid(op, fmt.Sprintf("line %d: key %q stands twice", key.Line, path), "keep one of them")
@@ -152,6 +153,24 @@ func wanted(t reflect.Type) string {
 		return "a mapping of words"
 	}
 	return "a text"
+}
+
+// foreignKeys are settings by names that other programs give them.
+var foreignKeys = map[string]string{
+	"learning_rate": "optimizer.lr", "lr": "optimizer.lr", "weight_decay": "optimizer.weight_decay", "batch_size": "batch",
+	"num_epochs": "epochs", "target": "data.label", "dataset": "data.path", "val_split": "data.holdout", "layers": "model.layers",
+}
+
+// meant says what an unknown key may have meant.
+func meant(key string, fields map[string]reflect.Type) string {
+	key = domain.Clip(key, 80)
+	if known, ok := foreignKeys[key]; ok && fields[key] == nil {
+		return "it is called " + known + " here"
+	}
+	if near := nearest(key, fields); levenshtein.ComputeDistance(key, near) <= max(2, len(key)/3) {
+		return "did you mean " + near + "?"
+	}
+	return "the keys here are " + strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 }
 
 // nearest is the known key with the smallest edit distance, the first in alphabetical order of equals.

@@ -74,7 +74,7 @@ func offerFenced(s *State, c OfferContribution) ([]event.Data, error) {
 		return nil, fenced(s, c, c.Slot, c.Epoch)
 	}
 	return one(&ContributionRefused{Slot: c.Slot, Epoch: c.Epoch, Number: c.Number, Blob: c.Blob, Why: RefusedFenced,
-		Reason: fmt.Sprintf("lease %d has ended; its chunks are back in the queue", c.Epoch)})
+		Reason: fmt.Sprintf("lease %d has ended: others have its chunks, or the queue", c.Epoch)})
 }
 
 // prefix is how many of the offer's first chunks the slot may still contribute: those its weights are known to hold.
