@@ -102,6 +102,44 @@ func TestFlippedByteOnTheDisk(t *testing.T) {
 	}
 }
 
+// TestCutWithinABatch loses the last bytes of the last block, as a power cut does: what is left of the last batch is known by its
+// sequences, and a repair is given none of it.
+func TestCutWithinABatch(t *testing.T) {
+	dir := t.TempDir()
+	s := startServer(t, dir)
+	l := openStore(t, s).Log
+	commit(t, l, 60, 20)
+	if c := l.Cut(); c != (jetstream.Cut{}) {
+		t.Errorf("a whole log is cut at %v", c)
+	}
+	stopServer(s)
+	file := blocks(t, dir)[0]
+	if err := os.Truncate(file, int64(len(mustRead(t, file))-10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(filepath.Dir(file), "index.db")); err != nil {
+		t.Fatal(err)
+	}
+	l = openStore(t, startServer(t, dir)).Log
+	if c := l.Cut(); c != (jetstream.Cut{First: 41, Last: 59}) {
+		t.Errorf("the log ends within the batch %v, want 41 to 59", c)
+	}
+	for _, seq := range []uint64{1, 40} {
+		if r, err := l.Record(t.Context(), seq); err != nil || r.Seq != seq {
+			t.Errorf("record %d is %d, %v", seq, r.Seq, err)
+		}
+	}
+	for _, seq := range []uint64{41, 59, 60} {
+		if r, err := l.Record(t.Context(), seq); domain.KindOf(err) != domain.KindNotFound {
+			t.Errorf("record %d of the cut batch is given: %d, %v", seq, r.Seq, err)
+		}
+	}
+	_, _, err := broker.Verify(t.Context(), l, event.NewVerifier(registry()), func(event.Envelope) error { return nil })
+	if bad, ok := event.FirstBad(err); !ok || bad != 60 {
+		t.Errorf("the log reads as %v, want a break at 60", err)
+	}
+}
+
 // expectAll is a verifier that knows the digest of the last record, as a signed head would tell it.
 func expectAll(t *testing.T, master string, events uint64) *event.Verifier {
 	t.Helper()

@@ -22,7 +22,7 @@ type Log struct {
 	js     jetstream.JetStream
 	api    string // prefix of API subjects
 	stream jetstream.Stream
-	cut    uint64 // the last sequence, if the log ended within a batch when it was opened
+	cut    Cut // what is there of a batch that the log ended within when it was opened
 	broken func() string
 }
 

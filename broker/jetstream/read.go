@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -224,12 +225,19 @@ func inBatch(h nats.Header) bool {
 // halfStored is the error for a log that ends within a batch. JetStream leaves it so when a write fails in the middle,
 // and completes the batch, which it staged and synced before, when it starts again. If it did not, the end is lost.
 func (l *Log) halfStored(last uint64) error {
-	if last == l.cut {
+	if last == l.cut.Last {
 		return event.Break(last+1, "the log ends within a batch: the rest of it is lost", nil)
 	}
 	return domain.Unavailable("read log", fmt.Sprintf("the batch at its end, sequence %d, is stored in part", last),
 		"make room on the disk and start the hub again: the rest of the batch is kept beside the log", nil)
 }
+
+// Cut is the part that was stored of a batch whose rest is lost, its first and last sequence; zero when there is none. A batch is acknowledged
+// when all of it is synced: of one that a crash or a power cut left so, nobody was told.
+type Cut struct{ First, Last uint64 }
+
+// Cut gives the batch within which the log ended when it was opened.
+func (l *Log) Cut() Cut { return l.cut }
 
 // findCut notes whether the log ends within a batch now, after JetStream has started and completed what it could.
 func (l *Log) findCut(ctx context.Context) error {
@@ -243,14 +251,20 @@ func (l *Log) findCut(ctx context.Context) error {
 	case err != nil:
 		return unavailable("open log", err)
 	case inBatch(m.Header):
-		l.cut = last
+		l.cut = Cut{First: last, Last: last}
+		if at, err := strconv.ParseUint(m.Header.Get(jetstreamext.BatchSeqHeader), 10, 64); err == nil && at >= 1 && at <= last {
+			l.cut.First = last - at + 1
+		}
 	}
 	return nil
 }
 
 // Record gives one stored record by its sequence, whatever stands before it: for a repair. Errors: domain.KindNotFound when the
-// store has none there, domain.KindUnavailable.
+// store has none there, or one of a batch whose rest is lost; domain.KindUnavailable.
 func (l *Log) Record(ctx context.Context, seq uint64) (broker.Record, error) {
+	if l.cut.Last > 0 && seq >= l.cut.First { // a batch is one decision: a part of it was never made
+		return broker.Record{}, domain.NotFound(fmt.Sprintf("record %d", seq), "the rest of its batch is lost", "")
+	}
 	ctx, cancel := limit(ctx, readLimit)
 	defer cancel()
 	m, err := l.stream.GetMsg(ctx, seq)

@@ -96,7 +96,7 @@ func (a *app) showRepaired(r repaired) {
 	}
 }
 
-// repairLog reads, judges, and only then writes.
+// repairLog repairs the log of a hub's folder.
 func (a *app) repairLog(ctx context.Context, o repairOptions) (out repaired, err error) {
 	c, err := loadContext(filepath.Join(o.dir, "operator.json"))
 	if err != nil {
@@ -106,17 +106,22 @@ func (a *app) repairLog(ctx context.Context, o repairOptions) (out repaired, err
 	if err != nil {
 		return out, err
 	}
+	return repairWith(ctx, keys, c.URL, o)
+}
+
+// repairWith reads, judges, and only then writes.
+func repairWith(ctx context.Context, keys *identity.Keys, url string, o repairOptions) (out repaired, err error) {
 	unlock, err := embedded.Lock(filepath.Join(o.dir, "store"))
 	if err != nil {
 		return out, err
 	}
 	defer unlock()
-	tmp, err := os.MkdirTemp(o.dir, "repair-")
+	tmp, err := workFolder(o.dir)
 	if err != nil {
 		return out, domain.Unavailable("repair log", plainPathError(err), "make room beside the store: the log is read from a copy", nil)
 	}
 	defer os.RemoveAll(tmp)
-	r := &repairer{keys: keys, url: c.URL, tmp: tmp, opts: o}
+	r := &repairer{keys: keys, url: url, tmp: tmp, opts: o}
 	defer r.close()
 	heads, err := r.heads()
 	if err != nil {
@@ -148,6 +153,16 @@ func (a *app) repairLog(ctx context.Context, o repairOptions) (out repaired, err
 	out.Damaged, err = r.write(ctx, sources, report)
 	out.Written = err == nil
 	return out, err
+}
+
+// workFolder makes the folder of a repair, after taking away what one that was killed has left: copies of the log are long. Whoever calls
+// it holds the lock of the store.
+func workFolder(dir string) (string, error) {
+	tmp := filepath.Join(dir, "repairing")
+	if err := os.RemoveAll(tmp); err != nil {
+		return "", err
+	}
+	return tmp, os.Mkdir(tmp, 0o700)
 }
 
 // repairer holds what a repair has open.
@@ -199,6 +214,9 @@ func (r *repairer) sources(ctx context.Context) ([]repair.Source, error) {
 			return nil, domain.Invalid("repair log", plainPathError(err), "give a folder of a hub or a file of records")
 		}
 		var s repair.Source
+		if _, err := os.Stat(r.eventsDir(from)); i == 0 && len(r.opts.from) > 0 && errors.Is(err, os.ErrNotExist) {
+			continue // a repair before was killed between putting the old log aside and the new one in its place
+		}
 		if info.IsDir() {
 			s, err = r.folder(ctx, from, i)
 		} else {

@@ -125,14 +125,14 @@ func (w *world) commands() (told *int, stop func() []string) {
 type cutResult struct {
 	cuts, events, lost, broken, blobs int
 	first                             string
-	repaired                          int    // logs that log repair had to end before a batch stored in part
+	mended                            int    // logs that the hub's start had to end before a batch stored in part
 	why                               string // what was wrong with one of them
 }
 
 func (r cutResult) String() string {
 	s := fmt.Sprintf("%d of %d acknowledged events lost, %d logs broken, %d blobs checked", r.lost, r.events, r.broken, r.blobs)
-	if r.repaired > 0 {
-		s += fmt.Sprintf("; %d with a half-stored batch, which log repair takes out (%s)", r.repaired, r.why)
+	if r.mended > 0 {
+		s += fmt.Sprintf("; %d with a half-stored batch, which the hub took out when it started (%s)", r.mended, r.why)
 	}
 	if r.first != "" {
 		s += "; first: " + r.first
@@ -239,8 +239,8 @@ func (w *world) oneCut(k int, luck *rand.Rand, lost bool, out *cutResult) {
 	if err != nil && s != nil && !lost && strings.Contains(err.Error(), "ends within a batch") {
 		said := err
 		s.Close()
-		if s, events, err = w.repaired(dir, filepath.Join(dir, "again")); err == nil {
-			out.repaired++
+		if s, events, err = w.mended(dir, filepath.Join(dir, "again")); err == nil {
+			out.mended++
 			out.why = said.Error()
 		}
 	}
@@ -295,23 +295,17 @@ func opened(dir, copied string) (*offline.Store, []event.Envelope, error) {
 	return s, events, err
 }
 
-// repaired is opened after tensorturn log repair, which has nothing but the folder itself: a batch that was being stored and that
-// nobody had been told of may have been stored in part, and is taken out. The repair ends the log before nothing that was signed.
-func (w *world) repaired(dir, copied string) (*offline.Store, []event.Envelope, error) {
-	b, err := os.ReadFile(w.Context())
-	if err == nil { // each start writes it anew, without a sync
-		err = os.WriteFile(filepath.Join(dir, "operator.json"), b, 0o600)
-	}
-	if err == nil { // made by hard links before anything was told, which the model does not follow
-		err = offline.CopyTree(filepath.Join(w.HubDir(), "keys"), filepath.Join(dir, "keys"))
-	}
-	if err != nil {
+// mended is opened after a start of the hub itself on the folder: what was stored of a batch that nobody had been told of is taken out then. A hub
+// that had to be repaired by hand would be read-only, and the log as broken as before.
+func (w *world) mended(dir, copied string) (*offline.Store, []event.Envelope, error) {
+	// made by hard links before anything was told, which the model does not follow
+	if err := offline.CopyTree(filepath.Join(w.HubDir(), "keys"), filepath.Join(dir, "keys")); err != nil {
 		return nil, nil, err
 	}
-	c := exec.Command(w.Bin, "log", "repair", "--dir", dir)
-	c.Env = []string{"HOME=" + w.Dir}
-	if out, err := c.CombinedOutput(); err != nil {
-		return nil, nil, fmt.Errorf("log repair: %w: %s", err, out)
+	h := w.Spawn(filepath.Base(dir), "hub", "start", "--dir", dir, "--listen", "127.0.0.1:0", "--log-level", "warn")
+	w.Await("the hub that a power cut has left", func() bool { return strings.Contains(h.Output(), " is up, ") })
+	if code := h.Stop(kit.Patience); code != 0 {
+		return nil, nil, fmt.Errorf("the hub ended with exit code %d: %s", code, h.Output())
 	}
 	return opened(dir, copied)
 }
