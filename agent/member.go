@@ -117,7 +117,7 @@ func (c *Core) memberResult(now time.Duration, in Input) {
 	case MemberPredicted:
 		if s, l := c.ended(in.Slot, in.Epoch, opPredict); l != nil {
 			s.progress++
-			l.member.outputs, l.member.made, l.member.mute = stored{blob: in.Outputs.Blob}, in.Outputs, domain.Clip(in.Why, domain.MaxReasonLength)
+			l.member.outputs, l.member.made, l.member.mute = stored{blob: in.Outputs.Blob}, in.Outputs, reason(in.Why)
 			c.contact.tell()
 		}
 	}

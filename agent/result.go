@@ -7,6 +7,7 @@ import (
 
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
+	"tensorturn/domain/redact"
 )
 
 // lostSnapshotAfter is how often a delta may fail to be made from the disk before its chunks are trained again.
@@ -56,7 +57,10 @@ func (c *Core) result(now time.Duration, in Input) {
 			l.spoiled = l.op != opTrain // what fails in the making of a delta fails again
 		}
 		if _, l := c.ended(in.Slot, in.Epoch, opNone); l != nil {
-			l.tail = in.Tail
+			l.tail = nil
+			for _, line := range in.Tail {
+				l.tail = append(l.tail, redact.Text(line))
+			}
 			c.fail(l, in.Error)
 		}
 	case TransferError:
@@ -182,9 +186,12 @@ func (c *Core) fail(l *lease, why string) {
 	if why == "" {
 		why = "the trainer failed without a reason"
 	}
-	l.err = domain.Clip(why, domain.MaxReasonLength)
+	l.err = reason(why)
 	c.contact.tell()
 }
+
+// reason is what the hub is told of a failure: it is kept for ever and shown to everyone, so nothing secret may be in it.
+func reason(why string) string { return domain.Clip(redact.Text(why), domain.MaxReasonLength) }
 
 // transferError paces the next attempt, and forgets what the failure has destroyed.
 func (c *Core) transferError(now time.Duration, in TransferError) {

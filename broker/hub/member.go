@@ -24,7 +24,7 @@ func (b *batch) memberReport(s *run.State, l *run.Lease, r wire.Member) {
 		record(run.RecordMember{Slot: l.Slot, Epoch: l.Epoch, Weights: t.Weights, Layout: t.Layout, Params: t.Params, Loss: t.Loss})
 	}
 	if (r.Outputs != nil || r.Mute != "") && held() && s.Member(l.Member).Weights != "" {
-		record(run.RecordOutputs{Slot: l.Slot, Epoch: l.Epoch, Outputs: r.Outputs, Why: r.Mute})
+		record(run.RecordOutputs{Slot: l.Slot, Epoch: l.Epoch, Outputs: r.Outputs, Why: told(r.Mute)})
 	}
 }
 

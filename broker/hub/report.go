@@ -7,6 +7,7 @@ import (
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/machine"
+	"tensorturn/domain/redact"
 	"tensorturn/domain/run"
 )
 
@@ -37,7 +38,7 @@ func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 	case r.Error != "" && r.Away != nil && r.Away.Cause == machine.ByAbsence:
 		b.expire(s.ID, l, "its GPU is gone") // no fault of the run's
 	case r.Error != "":
-		_, err := b.run(s.ID, run.FailTask{Slot: slot, Epoch: r.Epoch, Error: domain.Clip(r.Error, domain.MaxReasonLength), Tail: r.Tail})
+		_, err := b.run(s.ID, run.FailTask{Slot: slot, Epoch: r.Epoch, Error: told(r.Error), Tail: toldAll(r.Tail)})
 		b.refused(err)
 		if err == nil && l.Unit == run.UnitTrain {
 			b.late(slot, r) // what was trained before the trainer failed lies in snapshots of the agent
@@ -53,6 +54,18 @@ func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 	case l.Unit == run.UnitMember && r.Member != nil:
 		b.memberReport(s, l, *r.Member)
 	}
+}
+
+// told is a machine's own words as they may be recorded: an agent takes out what is secret before it speaks, and the hub does not
+// rely on it.
+func told(words string) string { return domain.Clip(redact.Text(words), domain.MaxReasonLength) }
+
+func toldAll(lines []string) []string {
+	var out []string
+	for _, l := range lines {
+		out = append(out, redact.Text(l))
+	}
+	return out
 }
 
 // trainReport takes over the chunks trained since the last report, then the offer. A report of an earlier contribution

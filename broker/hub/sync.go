@@ -62,7 +62,7 @@ func (b *batch) away(in Sync) {
 	var c machine.Away
 	for _, r := range in.Request.Slots {
 		if r.Away != nil {
-			c.Slots = append(c.Slots, machine.SlotPause{Slot: r.Index, Cause: r.Away.Cause, Reason: domain.Clip(r.Away.Reason, domain.MaxReasonLength)})
+			c.Slots = append(c.Slots, machine.SlotPause{Slot: r.Index, Cause: r.Away.Cause, Reason: told(r.Away.Reason)})
 		}
 	}
 	b.refused(b.machine(in.Machine, c))

@@ -1,6 +1,6 @@
-// Package redact takes what looks like a secret out of text that leaves a machine: what owners' programs print, and what a
-// support archive holds. It knows the forms of secrets, not their values, and never keeps what it has seen. The agent and
-// `tensorturn doctor` call it.
+// Package redact takes what looks like a secret out of text that leaves a machine, what owners' programs print, why something
+// failed, and what a support archive holds, and out of what the hub records of a machine's words. It knows the forms of
+// secrets, not their values, and never keeps what it has seen. Agent, hub and `tensorturn doctor` call it.
 package redact
 
 import (
@@ -43,7 +43,7 @@ func New() *Lines {
 
 // Line gives the line without secrets; the line itself when it holds none.
 func (r *Lines) Line(b []byte) []byte {
-	if !r.suspicious(b) {
+	if !suspicious(b) {
 		if r.inside {
 			return []byte(Mark)
 		}
@@ -62,7 +62,7 @@ func (r *Lines) Line(b []byte) []byte {
 	return b
 }
 
-func (r *Lines) suspicious(b []byte) bool {
+func suspicious(b []byte) bool {
 	for _, mark := range marks {
 		if bytes.Contains(b, []byte(mark)) {
 			return true

@@ -8,6 +8,20 @@ import (
 	"tensorturn/domain/redact"
 )
 
+// A text of several lines loses its secrets, and one without any comes back as it is.
+func TestText(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                     "",
+		"exit status 1\nno module named torch": "exit status 1\nno module named torch",
+		"fetch https://me:hunter2hunter2@store/x: 403\nwith ttj_0123456789abcdefghijABCDEFGHIJ012345": "fetch https://[redacted]@store/x: 403\nwith [redacted]",
+		"-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----\nend":                         "[redacted]\n[redacted]\n[redacted]\nend",
+	} {
+		if got := redact.Text(in); got != want {
+			t.Errorf("%q gives %q", in, got)
+		}
+	}
+}
+
 // Each form is taken out, and what stands around it stays.
 func TestLines(t *testing.T) {
 	for in, want := range map[string]string{

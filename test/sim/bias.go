@@ -22,6 +22,7 @@ const (
 	wrongFrozen  wrong = "frozen"  // a snapshot says that it was made at a later record than it was
 	wrongLitter  wrong = "litter"  // garbage is not collected
 	wrongStuck   wrong = "stuck"   // the network never heals
+	wrongLeak    wrong = "leak"    // a secret is printed in a form that nobody can know
 )
 
 // bias is the defect at work.

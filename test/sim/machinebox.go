@@ -192,6 +192,7 @@ func (p *process) sync(e agent.SendSync) {
 	p.counter = e.Request.Counter
 	p.m.w.bias.sent(m.opt.ID, &e.Request)
 	p.lie(&e.Request)
+	p.candid(&e.Request)
 	b, err := wire.EncodeRequest(&e.Request)
 	if err != nil {
 		fail("the request of %s cannot be sent: %v", m.opt.ID, err)

@@ -44,6 +44,7 @@ const (
 	markFedBack
 	markLeftAdopted
 	markClockJump
+	markCandid
 	markCount
 )
 
@@ -61,7 +62,7 @@ func (m mark) String() string {
 		"a late delta cut to its prefix", "a late delta counted",
 		"orphans collected", "a second hub refused",
 		"a base made from the one before and an increment", "what a delta lost given back to the next one",
-		"work that a killed process had left adopted", "the hub started with its clock set forward or back",
+		"work that a killed process had left adopted", "the hub started with its clock set forward or back", "a machine told a secret that the hub must not keep",
 	}[m]
 }
 

@@ -87,6 +87,9 @@ func (p *past) absorb() {
 		p.digests = append(p.digests, event.Digest(rec.Data))
 		p.causes[e.Cause] = true
 		p.w.say("log", "%d %s %s %s: %s", e.Seq, e.Agg, e.Actor, e.Data.EventName(), e.Data.Line())
+		if bare(rec.Data) {
+			fail("record %d holds a secret: %s", rec.Seq, e.Data.Line())
+		}
 		if e = p.w.bias.event(e); e.Data == nil {
 			continue
 		}

@@ -151,7 +151,7 @@ func (s *slotBox) broken() bool {
 	s.p.m.err--
 	s.p.m.w.injected[faultTask]++
 	s.p.m.say("slot %d: the trainer fails", s.index)
-	s.end(agent.TaskError{Slot: s.index, Epoch: s.epoch, Error: "broken by the nemesis"})
+	s.end(agent.TaskError{Slot: s.index, Epoch: s.epoch, Error: "broken by the nemesis: " + s.p.m.w.bias.leak()})
 	return true
 }
 

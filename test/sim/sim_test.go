@@ -175,6 +175,7 @@ func TestCheckersSee(t *testing.T) {
 		{wrongFrozen, "is not the fold of the log"},
 		{wrongLitter, "nobody names it"},
 		{wrongStuck, "no end within"},
+		{wrongLeak, "a secret"},
 	} {
 		t.Run(string(c.what), func(t *testing.T) {
 			last := "nothing"
