@@ -39,7 +39,7 @@ type Bundle struct {
 const bundleReadme = `A support archive of tensorturn, made by tensorturn doctor --bundle.
 
 report.json        what the doctor found
-facts.json         program, system, limits
+facts.json         program, system, limits, the proxy without user and password
 config.json        addresses, public keys and times of the folder; no secrets
 environment.txt    names of all variables; values only of those that hold no secrets
 files.txt          names, sizes and modes in the folder; no contents
@@ -115,7 +115,7 @@ func (a *archive) add(name, text string) {
 }
 
 // harmless are variables whose values hold no secrets and help; all others are named alone.
-var harmless = [...]string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "SHELL", "TERM", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "NO_PROXY", "no_proxy", "HTTPS_PROXY", "https_proxy",
+var harmless = [...]string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "SHELL", "TERM", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "NO_PROXY", "no_proxy",
 	"GOMAXPROCS", "GOMEMLIMIT", "TENSORTURN_CONTEXT", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
 	"XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"}
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,61 @@ func TestKnownSecretsStay(t *testing.T) {
 	}
 	if told := make([]string{secret}); strings.Contains(told, "horse") || !strings.Contains(told, "begin") || !strings.Contains(told, "end") {
 		t.Errorf("it has left, or the rest has not:\n%s", told)
+	}
+}
+
+// Of a proxy's address scheme and host are told, and no spelling of its password.
+func TestProxyIsToldWithoutItsPassword(t *testing.T) {
+	for value, want := range map[string]string{
+		"":                                 "none",
+		"http://proxy:3128":                "http://proxy:3128",
+		"proxy:3128":                       "http://proxy:3128",
+		"https://proxy/":                   "https://proxy",
+		"http://user:hunter2hunter@proxy":  "http://proxy",
+		"user:hunter2hunter@proxy:3128":    "http://proxy:3128",
+		"http://hunter2hunter@proxy":       "http://proxy",
+		"hunter2hunter@proxy:3128":         "http://proxy:3128",
+		"http://u:hunter2/hunter@proxy":    "set, and no address of a proxy",
+		"http://u:1234567/hunter2@proxy":   "set, and no address of a proxy",
+		"http://u:hunter2?hunter@proxy":    "set, and no address of a proxy",
+		"http://u:hunter2#hunter@proxy":    "set, and no address of a proxy",
+		"http://u:hunter2%68unter@proxy":   "http://proxy",
+		"socks5://u:hunter2@[::1]:1080":    "socks5://[::1]:1080",
+		"http://hunter2 hunter2:u@proxy:1": "set, and no address of a proxy",
+	} {
+		for _, name := range []string{"HTTPS_PROXY", "https_proxy"} {
+			env := []string{name + "=" + value}
+			if got := ProxyOf(env); got != want {
+				t.Errorf("%s=%s is told as %q", name, value, got)
+			}
+			b := Bundle{Facts: map[string]string{"proxy": ProxyOf(env)}, Environ: env, Cleaner: NewCleaner(Secrets(env)),
+				Reports: []Report{{Findings: []Finding{{Says: "it says " + value}}}}}
+			var out bytes.Buffer
+			if err := b.Write(&out); err != nil {
+				t.Fatal(err)
+			}
+			files := unpack(t, out.Bytes())
+			for file, text := range files {
+				if strings.Contains(text, "hunter") {
+					t.Errorf("%s=%s: %s tells %s", name, value, file, text)
+				}
+			}
+			if !strings.Contains(files["facts.json"], want) {
+				t.Errorf("%s=%s: the facts hide the proxy: %s", name, value, files["facts.json"])
+			}
+		}
+	}
+}
+
+// A path that is there is no secret; what only begins like one is.
+func TestWhatBeginsLikeAPath(t *testing.T) {
+	dir := t.TempDir()
+	env := []string{"DATA=" + dir, "PYTHONPATH=" + dir + string(filepath.ListSeparator) + dir, "AWS_SECRET_ACCESS_KEY=/wJalrXUtnFEMI/K7MDENG+bPxRfiCY",
+		"MIXED=" + dir + string(filepath.ListSeparator) + "/wJalrXUtnFEMI", "EMPTY="}
+	got := Secrets(env)
+	want := []string{"/wJalrXUtnFEMI/K7MDENG+bPxRfiCY", dir + string(filepath.ListSeparator) + "/wJalrXUtnFEMI", ""}
+	if !slices.Equal(got, want) {
+		t.Errorf("secrets are %q", got)
 	}
 }
 

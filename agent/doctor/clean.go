@@ -3,6 +3,8 @@ package doctor
 import (
 	"encoding/json"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -37,15 +39,35 @@ func NewCleaner(secrets []string) *Cleaner {
 	return &Cleaner{strings.NewReplacer(pairs...)}
 }
 
-// Secrets picks what may be secret out of an environment: every value of a variable that is not known to be harmless, but for paths.
+// Secrets picks what may be secret out of an environment: every value of a variable that is not known to be harmless, but for files that
+// are there. Of a proxy's address it is user and password.
 func Secrets(env []string) (out []string) {
 	for _, kv := range env {
 		name, value, ok := strings.Cut(kv, "=")
-		if ok && !slices.Contains(harmless[:], name) && !strings.HasPrefix(value, "/") {
+		switch {
+		case !ok || slices.Contains(harmless[:], name):
+		case slices.Contains(proxies[:], strings.ToUpper(name)):
+			out = append(out, proxySecrets(value)...)
+		case !isPath(value):
 			out = append(out, value)
 		}
 	}
 	return out
+}
+
+// isPath reports whether a value names a file, or a list of them, each of which is there. A first slash alone says nothing: base64 may
+// begin with one.
+func isPath(value string) bool {
+	all := filepath.SplitList(value)
+	for _, path := range all {
+		if !filepath.IsAbs(path) {
+			return false
+		}
+		if _, err := os.Lstat(path); err != nil {
+			return false
+		}
+	}
+	return len(all) > 0
 }
 
 // Text gives the text without secrets.

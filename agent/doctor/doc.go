@@ -18,6 +18,7 @@ const (
 	localLimit   = 5 * time.Second // a disk that takes longer is a dead network disk
 
 	maxListed = 1000     // machines that a hub is asked for: its largest page
+	maxPages  = 8        // of that list that are followed: a pool has 1,024 machines, and the list names those of old
 	maxAnswer = 32 << 20 // bytes of an answer of the hub: all machines with what they measure
 )
 

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type check struct {
 type exam struct {
 	*Patient
 	Probes
+	proxyRoots *x509.CertPool // who may vouch for an https proxy; nil: whom the system trusts
 }
 
 // checks is the list, in the order in which they are told.

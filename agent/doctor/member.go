@@ -78,20 +78,21 @@ func lookMembership(ctx context.Context, e *exam) Finding {
 	if !e.Joined {
 		return skipped("this machine has not joined yet")
 	}
-	if off, err := e.hubTime(ctx); err == nil { // a proof is judged by the hub's clock
-		return e.membership(ctx, e.Now().Add(off))
-	}
-	return e.membership(ctx, e.Now())
+	ahead, _, _ := e.hubTime(ctx) // a proof is judged by the hub's clock; why it does not tell it, membership finds out
+	return e.membership(ctx, e.Now().Add(ahead))
 }
 
-// hubTime is how far the hub's clock is ahead of this one.
-func (e *exam) hubTime(ctx context.Context) (time.Duration, error) {
+// hubTime is how far the hub's clock is ahead of this one; dated is false, with 0, when its answer does not say.
+func (e *exam) hubTime(ctx context.Context) (ahead time.Duration, dated bool, err error) {
 	a, err := e.ask(ctx, http.MethodGet, "/healthz", "", nil)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	at, err := http.ParseTime(a.header.Get("Date"))
-	return at.Sub(e.Now()), err
+	if err != nil {
+		return 0, false, nil
+	}
+	return at.Sub(e.Now()), true, nil
 }
 
 func (e *exam) membership(ctx context.Context, now time.Time) Finding {
@@ -161,28 +162,60 @@ func lookMachines(ctx context.Context, e *exam) Finding {
 		return skipped("there is no operator key in this folder")
 	}
 	var shared []string
-	a, err := e.ask(ctx, http.MethodGet, "/api/v1/machines?limit="+strconv.Itoa(maxListed), e.OperatorKey, nil)
+	seen, path := 0, "/api/v1/machines?limit="+strconv.Itoa(maxListed)
+	for range maxPages {
+		page, next, f := e.machines(ctx, path)
+		if f != nil {
+			return *f
+		}
+		seen += len(page)
+		for _, m := range page {
+			if m.Contested {
+				shared = append(shared, m.ID)
+			}
+		}
+		if path = next; path == "" {
+			break
+		}
+	}
+	switch {
+	case len(shared) > 0:
+		return sharedBy(domain.Clip(strings.Join(shared, ", "), 200))
+	case path != "":
+		return skipped(fmt.Sprintf("the hub lists more than %d machines; each of these has a key of its own", seen))
+	}
+	return fine(fmt.Sprintf("each of %d machines has a key of its own", seen))
+}
+
+// listed is what is read of a machine in a hub's list.
+type listed struct {
+	ID        string `json:"id"`
+	Contested bool   `json:"contested"`
+}
+
+// machines reads one page of the hub's list, and where the next one is, empty on the last.
+func (e *exam) machines(ctx context.Context, path string) (page []listed, next string, failed *Finding) {
+	a, err := e.ask(ctx, http.MethodGet, path, e.OperatorKey, nil)
 	if f, failed := beyond(err); failed {
-		return f
+		return nil, "", &f
 	}
 	if a.status != http.StatusOK {
 		says, _ := a.refusal()
-		return Finding{State: Skipped, Code: OperatorKeyWrong, Says: "the machines cannot be asked for: " + says}
+		return nil, "", &Finding{State: Skipped, Code: OperatorKeyWrong, Says: "the machines cannot be asked for: " + says}
 	}
-	var all []struct {
-		ID        string `json:"id"`
-		Contested bool   `json:"contested"`
+	if err := json.Unmarshal(a.body, &page); err != nil {
+		f := problem(HubNotReady, "the hub's list of machines cannot be read", "use the tensorturn of the hub's version")
+		return nil, "", &f
 	}
-	if err := json.Unmarshal(a.body, &all); err != nil {
-		return problem(HubNotReady, "the hub's list of machines cannot be read", "use the tensorturn of the hub's version")
+	return page, a.next(), nil
+}
+
+// next is the path in the Link header (RFC 8288) that leads to the next page; only one of the hub's own is followed.
+func (a answer) next() string {
+	at, found := strings.CutPrefix(a.header.Get("Link"), "<")
+	path, rel, closed := strings.Cut(at, ">")
+	if !found || !closed || !strings.Contains(rel, `rel="next"`) || !strings.HasPrefix(path, "/api/") {
+		return ""
 	}
-	for _, m := range all {
-		if m.Contested {
-			shared = append(shared, m.ID)
-		}
-	}
-	if len(shared) > 0 {
-		return sharedBy(domain.Clip(strings.Join(shared, ", "), 200))
-	}
-	return fine(fmt.Sprintf("each of %d machines has a key of its own", len(all)))
+	return path
 }

@@ -86,9 +86,11 @@ func lookPort(ctx context.Context, e *exam) Finding {
 	case w.proxy == nil:
 		return fine(fmt.Sprintf("%s answers at %s", what, port(u)))
 	}
-	if f, failed := own(w.tunnel(ctx, c), ProxyRefuses); failed {
+	beyond, err := w.through(ctx, c)
+	if f, failed := own(err, ProxyRefuses); failed {
 		return f
 	}
+	_ = beyond.Close()
 	return fine(fmt.Sprintf("the proxy %s opens a tunnel to %s", w.proxy.Host, port(w.hub)))
 }
 
@@ -111,10 +113,8 @@ func lookCertificate(ctx context.Context, e *exam) Finding {
 		return skipped("not compared: without a token or a membership nothing is known of the hub's CA")
 	}
 	now := e.Now()
-	if a, err := e.ask(ctx, http.MethodGet, "/healthz", "", nil); err == nil {
-		if at, err := http.ParseTime(a.header.Get("Date")); err == nil {
-			now = at
-		}
+	if ahead, dated, err := e.hubTime(ctx); err == nil && dated {
+		now = now.Add(ahead)
 	}
 	if f, failed := own(w.judge(peers, now), CertForeign, CertOver); failed {
 		return f
@@ -148,15 +148,14 @@ func lookClock(ctx context.Context, e *exam) Finding {
 	if f, ok := e.knowsHub(); !ok {
 		return f
 	}
-	a, err := e.ask(ctx, http.MethodGet, "/healthz", "", nil)
+	ahead, dated, err := e.hubTime(ctx)
 	if f, failed := beyond(err); failed {
 		return f
 	}
-	at, err := http.ParseTime(a.header.Get("Date"))
-	if err != nil {
+	if !dated {
 		return Finding{State: Unknown, Code: Unfinished, Says: "the hub's answer has no date", Fix: "look again; a proxy on the way may take it out"}
 	}
-	off := e.Now().Sub(at).Round(time.Second)
+	off := -ahead.Round(time.Second)
 	way := "ahead of"
 	if off < 0 {
 		way = "behind"

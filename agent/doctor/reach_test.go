@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha1"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -13,6 +15,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -232,6 +235,86 @@ func TestThroughAProxy(t *testing.T) {
 	e.Dial = refused
 	if f := lookHub(t.Context(), e); f.State != Skipped {
 		t.Errorf("with the direct way blocked and no proxy: %+v", f)
+	}
+}
+
+// A proxy that is spoken to in TLS is, by every check.
+func TestThroughAProxyOverTLS(t *testing.T) {
+	s := newStand(t, time.Now(), ready)
+	e := s.visitor()
+	inner, err := url.Parse(office(t, http.StatusOK))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{s.keys.ServerCertificate()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	t.Cleanup(func() { l.Close(); work.Wait() })
+	work.Go(func() { // takes the TLS off
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() {
+				defer c.Close()
+				to, err := net.Dial("tcp", inner.Host)
+				if err != nil {
+					return
+				}
+				defer to.Close()
+				work.Go(func() { io.Copy(to, c); to.Close() })
+				io.Copy(c, to)
+			})
+		}
+	})
+	e.proxyRoots = x509.NewCertPool()
+	e.proxyRoots.AppendCertsFromPEM(s.keys.CA())
+	behind(e, (&url.URL{Scheme: "https", User: inner.User, Host: l.Addr().String()}).String())
+	for _, name := range []string{"name", "port", "certificate", "websocket", "hub"} {
+		if f := looks()[name](t.Context(), e); f.State != Fine {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+// A list of machines is read to its end, which is bounded; a link to somewhere else is not followed.
+func TestMachinesOnEveryPage(t *testing.T) {
+	for name, c := range map[string]struct {
+		pages int
+		last  string // what the last page links to
+		want  State
+		says  string
+	}{
+		"one page":           {1, "", Problem, "m-0"},
+		"three pages":        {3, "", Problem, "m-2"},
+		"without end":        {1 << 20, "", Skipped, "more than"},
+		"a link elsewhere":   {1, `<https://thief/api/>; rel="next"`, Problem, "m-0"},
+		"a link of no pages": {1, `</api/v1/machines>; rel="prev"`, Problem, "m-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			s := newStand(t, time.Now(), func(w http.ResponseWriter, r *http.Request) {
+				page, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Query().Get("after"), "m-"))
+				asked++
+				if page+1 < c.pages {
+					w.Header().Set("Link", fmt.Sprintf(`</api/v1/machines?after=m-%d&limit=1000>; rel="next"`, page+1))
+				} else if c.last != "" {
+					w.Header().Set("Link", c.last)
+				}
+				fmt.Fprintf(w, `[{"id":"m-%d","contested":%v}]`, page, page+1 == c.pages)
+			})
+			e := s.visitor()
+			hubside(e)
+			if f := lookMachines(t.Context(), e); f.State != c.want || !strings.Contains(f.Says, c.says) {
+				t.Errorf("%+v", f)
+			}
+			if want := min(c.pages, maxPages); asked != want {
+				t.Errorf("%d pages were asked for, not %d", asked, want)
+			}
+		})
 	}
 }
 

@@ -175,20 +175,35 @@ func (w *way) tunnel(ctx context.Context, c net.Conn) error {
 	return nil
 }
 
+// through leads a connection to the first hop on to the hub. It closes what it cannot lead on.
+func (w *way) through(ctx context.Context, c net.Conn) (net.Conn, error) {
+	if w.proxy == nil {
+		return c, nil
+	}
+	if w.proxy.Scheme == "https" {
+		t := tls.Client(c, &tls.Config{ServerName: w.proxy.Hostname(), MinVersion: tls.VersionTLS12, RootCAs: w.e.proxyRoots})
+		if err := t.HandshakeContext(ctx); err != nil {
+			_ = c.Close()
+			return nil, stop(ProxyRefuses, "the proxy at "+w.proxy.Host+" does not speak TLS as its https:// promises: "+domain.Clip(cause(err).Error(), 120),
+				"check HTTPS_PROXY: most proxies are spoken to as http://")
+		}
+		c = t
+	}
+	if err := w.tunnel(ctx, c); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
 // open makes a TLS connection and does not yet judge who is at its other end.
 func (w *way) open(ctx context.Context) (*tls.Conn, error) {
 	c, _, err := w.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if w.proxy != nil {
-		if w.proxy.Scheme == "https" {
-			c = tls.Client(c, &tls.Config{ServerName: w.proxy.Hostname(), MinVersion: tls.VersionTLS12})
-		}
-		if err := w.tunnel(ctx, c); err != nil {
-			_ = c.Close()
-			return nil, err
-		}
+	if c, err = w.through(ctx, c); err != nil {
+		return nil, err
 	}
 	t := tls.Client(c, &tls.Config{ServerName: w.hub.Hostname(), MinVersion: tls.VersionTLS12,
 		InsecureSkipVerify: true}) // trusted judges the chain, with a word for each thing that may be wrong

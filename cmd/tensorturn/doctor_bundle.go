@@ -51,7 +51,7 @@ func writeBundle(o doctorOptions, ps []doctor.Patient, rs []doctor.Report) (err 
 func facts() map[string]string {
 	files, _ := doctor.OpenFiles() // 0 where it is not known
 	return map[string]string{"version": version, "go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH, "cores": strconv.Itoa(runtime.NumCPU()),
-		"open files": strconv.FormatUint(files, 10), "temporary folder": os.TempDir(), "user": strconv.Itoa(os.Getuid()), "time": wallClock().UTC().Format(time.RFC3339)}
+		"proxy": doctor.ProxyOf(os.Environ()), "open files": strconv.FormatUint(files, 10), "temporary folder": os.TempDir(), "user": strconv.Itoa(os.Getuid()), "time": wallClock().UTC().Format(time.RFC3339)}
 }
 
 // folderFacts gives the fields of a folder that help and are no secrets.
