@@ -3,6 +3,9 @@ package hub
 import (
 	"context"
 	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
@@ -22,10 +25,14 @@ type claims struct {
 	waiting chan *incoming
 	mu      sync.Mutex
 	proven  map[domain.Digest]struct{}
+	said    rate.Sometimes // a claim of what is not stored stands in every report: it is said aloud now and then
 }
 
+// claimSaidEvery spaces the hub's own complaints of claims that are not proven.
+const claimSaidEvery = 30 * time.Second
+
 func newClaims() *claims {
-	return &claims{waiting: make(chan *incoming, maxUnproven), proven: map[domain.Digest]struct{}{}}
+	return &claims{waiting: make(chan *incoming, maxUnproven), proven: map[domain.Digest]struct{}{}, said: rate.Sometimes{First: 1, Interval: claimSaidEvery}}
 }
 
 // eachClaim calls f with every blob that the request says is stored, and strikes out the claims for which it gives false.
@@ -73,6 +80,13 @@ func (c *claims) remember(d domain.Digest) {
 	c.proven[d] = struct{}{}
 }
 
+// forget lets every proof lapse: a collection may take what was whole, and a claim that comes after it is looked for again.
+func (c *claims) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.proven)
+}
+
 // proveAll asks the store about the claims of one request after another.
 func (s *Service) proveAll(ctx context.Context) {
 	for {
@@ -100,7 +114,9 @@ func (s *Service) prove(ctx context.Context, in *incoming) (failed error) {
 		case whole:
 			s.claims.remember(d)
 		default:
-			s.cfg.Logger.Warn().Str("machine", string(in.machine)).Str("blob", string(d)).Msg("a report names a blob that is not stored: the claim is ignored")
+			s.claims.said.Do(func() {
+				s.cfg.Logger.Warn().Str("machine", string(in.machine)).Str("blob", string(d)).Msg("a report names a blob that is not stored: the claim is ignored")
+			})
 		}
 		return whole || err != nil
 	})

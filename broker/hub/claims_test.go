@@ -1,7 +1,9 @@
 package hub
 
 import (
+	"bytes"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +70,21 @@ func TestClaimsOfAStoreThatCannotTell(t *testing.T) {
 	in := &incoming{machine: "m", request: wire.SyncRequest{Slots: []wire.SlotReport{{Init: &wire.Init{Base: digest("base")}}}}}
 	if err := s.prove(t.Context(), in); domain.KindOf(err) != domain.KindUnavailable || in.request.Slots[0].Init == nil {
 		t.Errorf("%v, claim %v", err, in.request.Slots[0].Init)
+	}
+}
+
+// A machine that goes on naming what is not stored is complained of once, and not with every report.
+func TestAStandingClaimIsSaidOnce(t *testing.T) {
+	var said bytes.Buffer
+	s := NewService(ServiceConfig{Blobs: memory.NewBlobs(time.Now, nil), Logger: zerolog.New(&said)})
+	for range 5 {
+		in := &incoming{machine: "m", request: wire.SyncRequest{Slots: []wire.SlotReport{{Init: &wire.Init{Base: digest("phantom")}}}}}
+		if err := s.prove(t.Context(), in); err != nil || in.request.Slots[0].Init != nil {
+			t.Fatalf("%v, claim %v", err, in.request.Slots[0].Init)
+		}
+	}
+	if n := strings.Count(said.String(), "not stored"); n != 1 {
+		t.Errorf("said %d times", n)
 	}
 }
 

@@ -48,7 +48,9 @@ func (s *Service) collect(ctx context.Context, c *collector, now time.Time) (rem
 		before = s.merging // what a long merge has written is named by nobody yet
 	}
 	s.mu.Unlock()
+	defer s.claims.forget() // what was proven while the sweep went on may be gone
 	return c.sweep(ctx, before, func() (refs []domain.Digest, err error) {
+		s.claims.forget() // a claim that the references do not show yet is looked for anew
 		err = s.Read(ctx, func(core *Core) { refs = core.References() })
 		return refs, err
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tensorturn/broker/memory"
+	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/blob"
 	"tensorturn/domain/event"
@@ -67,6 +68,32 @@ func TestCollect(t *testing.T) {
 			t.Error("the data set of a run is gone")
 		}
 	})
+}
+
+// What a collection has taken is not taken for stored, however long ago it was proven.
+func TestCollectedBlobsAreNoProof(t *testing.T) {
+	r := newRig(t, nil)
+	orphan := r.store("orphan")
+	r.s.stored = weights{blobs: r.blobs}.stored
+	r.start()
+	defer r.s.Stop()
+	claim := func() *incoming {
+		return &incoming{machine: "m", request: wire.SyncRequest{Slots: []wire.SlotReport{{Init: &wire.Init{Base: orphan}}}}}
+	}
+	in := claim()
+	r.must(r.s.prove(t.Context(), in))
+	if !r.s.claims.known(&in.request) {
+		t.Fatal("what was proven is not known")
+	}
+	if removed, _, err := r.s.collect(t.Context(), &collector{blobs: r.blobs}, time.Now().Add(2*time.Hour)); err != nil || removed == 0 {
+		t.Fatalf("removed %d objects: %v", removed, err)
+	}
+	if in = claim(); r.s.claims.known(&in.request) {
+		t.Error("a blob that was collected is still taken for stored")
+	}
+	if r.must(r.s.prove(t.Context(), in)); in.request.Slots[0].Init != nil {
+		t.Error("the claim of a blob that was collected stands")
+	}
 }
 
 // When a referenced manifest cannot be read nothing is deleted: what it names must not be taken for garbage.
