@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -22,7 +21,7 @@ import (
 //go:embed torch.py
 var torchScript string
 
-// maxOutput bounds what is kept of the child's words.
+// maxOutput bounds what is kept of the child's words, in bytes from their end.
 const maxOutput = 16 << 10
 
 // gpus measures every GPU that a slot computes on.
@@ -50,7 +49,7 @@ func (b *Bench) gpus(ctx context.Context, s *machine.Score) error {
 	cmd := exec.CommandContext(short, path, "-c", torchScript, fmt.Sprint(gpuTime.Seconds()/float64(len(uuids))))
 	cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES="+strings.Join(uuids, ","), "CUDA_DEVICE_ORDER=PCI_BUS_ID")
 	cmd.WaitDelay = time.Second // a child in a hanging driver is left behind
-	out, said := &tail{}, &tail{}
+	out, said := &domain.Tail{Most: maxOutput}, &domain.Tail{Most: maxOutput}
 	cmd.Stdout, cmd.Stderr = out, said
 	if err := cmd.Run(); err != nil {
 		switch {
@@ -59,11 +58,11 @@ func (b *Bench) gpus(ctx context.Context, s *machine.Score) error {
 		case short.Err() != nil:
 			return fmt.Errorf("torch took longer than %s", torchLimit+gpuTime)
 		}
-		return errors.New(lastLine(said.String(), err.Error()))
+		return errors.New(said.LastLine(err.Error()))
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != len(uuids) {
-		return fmt.Errorf("torch sees %d of %d GPUs: %s", len(lines), len(uuids), lastLine(said.String(), "no reason given"))
+		return fmt.Errorf("torch sees %d of %d GPUs: %s", len(lines), len(uuids), said.LastLine("no reason given"))
 	}
 	for i, line := range lines {
 		var got struct {
@@ -87,25 +86,4 @@ func bounded(x float64) float64 {
 		return 0
 	}
 	return x
-}
-
-// lastLine is where Python says why.
-func lastLine(said, otherwise string) string {
-	lines := strings.Split(strings.TrimSpace(said), "\n")
-	if l := strings.TrimSpace(lines[len(lines)-1]); l != "" {
-		return l
-	}
-	return otherwise
-}
-
-// tail keeps the last bytes that are written to it.
-type tail struct{ bytes.Buffer }
-
-// Write implements io.Writer.
-func (t *tail) Write(p []byte) (int, error) {
-	n, err := t.Buffer.Write(p)
-	if over := t.Len() - maxOutput; over > 0 {
-		t.Next(over)
-	}
-	return n, err
 }

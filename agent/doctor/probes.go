@@ -72,7 +72,6 @@ type Python struct {
 	Torch     string // version, empty when it cannot be imported
 	Import    string // why not
 	CUDA      string // that torch was built for, empty for none
-	HIP       string // the same of AMD's
 	Available bool   // torch sees a device
 	Kernel    string // what went wrong when a device was used
 	Elsewhere string // another interpreter of this machine that has torch

@@ -1,12 +1,10 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"strings"
 	"time"
 
 	"tensorturn/domain"
@@ -21,7 +19,6 @@ try:
     import torch
     out["torch"] = str(torch.__version__)
     out["cuda"] = str(torch.version.cuda or "")
-    out["hip"] = str(getattr(torch.version, "hip", None) or "")
     try:
         out["available"] = bool(torch.cuda.is_available())
         for i in range(torch.cuda.device_count() if out["available"] else 0):
@@ -55,12 +52,10 @@ func AskPython(ctx context.Context, path string, env, others []string) Python {
 		Torch     string `json:"torch"`
 		Import    string `json:"import"`
 		CUDA      string `json:"cuda"`
-		HIP       string `json:"hip"`
 		Available bool   `json:"available"`
 		Kernel    string `json:"kernel"`
 	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if jerr := json.Unmarshal([]byte(lines[len(lines)-1]), &said); jerr != nil || len(said.Version) != 2 {
+	if jerr := json.Unmarshal([]byte(out.LastLine("")), &said); jerr != nil || len(said.Version) != 2 {
 		p.Trouble = path + " does not answer as Python does"
 		if err != nil {
 			p.Trouble += ": " + err.Error()
@@ -68,7 +63,7 @@ func AskPython(ctx context.Context, path string, env, others []string) Python {
 		return p
 	}
 	p.Version, p.Torch, p.Import = [2]int(said.Version), said.Torch, said.Import
-	p.CUDA, p.HIP, p.Available, p.Kernel = said.CUDA, said.HIP, said.Available, said.Kernel
+	p.CUDA, p.Available, p.Kernel = said.CUDA, said.Available, said.Kernel
 	if p.Torch != "" {
 		return p
 	}
@@ -87,31 +82,16 @@ func AskPython(ctx context.Context, path string, env, others []string) Python {
 	return p
 }
 
-// runPython runs a script of ours; its words are kept to a limit.
-func runPython(ctx context.Context, path, script string, env []string) ([]byte, error) {
+// runPython runs a script of ours and gives the end of its words; an error ends with the last of its complaint.
+func runPython(ctx context.Context, path, script string, env []string) (*domain.Tail, error) {
 	cmd := exec.CommandContext(ctx, path, "-c", script)
 	cmd.Env = env
 	cmd.WaitDelay = time.Second
-	var out, errs short
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	out, complaint := &domain.Tail{Most: maxPythonOut}, &domain.Tail{Most: maxPythonOut}
+	cmd.Stdout, cmd.Stderr = out, complaint
 	err := cmd.Run()
 	if err != nil {
-		last := strings.TrimSpace(errs.String())
-		if i := strings.LastIndexByte(last, '\n'); i >= 0 {
-			last = last[i+1:]
-		}
-		err = fmt.Errorf("%w %s", err, domain.Clip(last, 160))
+		err = fmt.Errorf("%w %s", err, domain.Clip(complaint.LastLine(""), 160))
 	}
-	return out.Bytes(), err
-}
-
-// short keeps the first bytes of what is written to it, and takes the rest.
-type short struct{ bytes.Buffer }
-
-// Write implements io.Writer.
-func (s *short) Write(b []byte) (int, error) {
-	if room := maxPythonOut - s.Len(); room > 0 {
-		_, _ = s.Buffer.Write(b[:min(len(b), room)])
-	}
-	return len(b), nil
+	return out, err
 }
