@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"os"
@@ -31,13 +28,9 @@ func formatOf(path string) string {
 		return "" // whoever reads it says why
 	}
 	defer f.Close()
-	in := bufio.NewReader(f)
-	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return ""
-		}
-		in = bufio.NewReader(z)
+	in, err := dataset.Unzipped(f, "read data")
+	if err != nil {
+		return ""
 	}
 	if head, _ := in.Peek(4); dataset.IsIDX(head) {
 		return run.FormatIDX

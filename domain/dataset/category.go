@@ -11,9 +11,6 @@ import (
 	"tensorturn/domain"
 )
 
-// MaxCategories is the number of different words of one column: more is an id or free text.
-const MaxCategories = 1000
-
 // role says what becomes of a column of the file.
 type role uint8
 

@@ -2,8 +2,6 @@ package dataset
 
 import (
 	"bytes"
-	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,8 +11,8 @@ import (
 )
 
 const (
-	opText       = "read text"
-	maxTextFiles = 1 << 18 // files of one folder
+	opText     = "read text"
+	binaryHead = 8 << 10 // bytes in which a file that is no text nearly always has a byte 0
 )
 
 // Corpus is what ReadText found.
@@ -56,11 +54,15 @@ func (c *Corpus) add(root fs.FS, path string) error {
 		return domain.NotFound(opText, err.Error(), "")
 	}
 	defer f.Close()
-	room := MaxCorpusBytes - len(c.Text)
-	raw, err := readBounded(f, room)
-	if err == nil && bytes.HasPrefix(raw, []byte{0x1f, 0x8b}) {
-		raw, err = unzip(raw, room)
+	in, err := Unzipped(f, opText)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
+	if head, _ := in.Peek(binaryHead); bytes.IndexByte(head, 0) >= 0 { // before its size is judged: no text counts against the limit
+		c.Other++
+		return nil
+	}
+	raw, err := readBounded(in, MaxCorpusBytes-len(c.Text))
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -82,20 +84,11 @@ func (c *Corpus) add(root fs.FS, path string) error {
 // readBounded reads all, at most limit bytes.
 func readBounded(r io.Reader, limit int) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
-	if err == nil && len(raw) > limit {
-		err = domain.Invalid(opText, fmt.Sprintf("the text is longer than %d bytes", MaxCorpusBytes), "give a part of it")
-	}
-	return raw, err
-}
-
-func unzip(raw []byte, limit int) ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(raw))
 	if err != nil {
-		return nil, gzipError(err)
+		return nil, sourceError(opText, err)
 	}
-	out, err := readBounded(z, limit)
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || isCorrupt(err) {
-		err = gzipError(err)
+	if len(raw) > limit {
+		return nil, domain.Invalid(opText, fmt.Sprintf("the text is longer than %d bytes", MaxCorpusBytes), "give a part of it")
 	}
-	return out, err
+	return raw, nil
 }

@@ -3,7 +3,6 @@ package dataset
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -27,13 +26,9 @@ type rowReader struct {
 
 // newRowReader looks at the first bytes: gzip is unpacked, a UTF-8 byte order mark is dropped.
 func newRowReader(r io.Reader) (*rowReader, error) {
-	in := bufio.NewReaderSize(r, 64<<10)
-	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		unzipped, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, gzipError(err)
-		}
-		in = bufio.NewReaderSize(unzipped, 64<<10)
+	in, err := Unzipped(r, opRead)
+	if err != nil {
+		return nil, err
 	}
 	if mark, _ := in.Peek(3); bytes.Equal(mark, []byte{0xef, 0xbb, 0xbf}) {
 		in.Discard(3)
@@ -81,20 +76,9 @@ func (r *rowReader) readLine() ([]byte, error) {
 		case errors.Is(err, io.EOF):
 			return nil, io.EOF
 		default:
-			return nil, gzipError(err)
+			return nil, sourceError(opRead, err)
 		}
 	}
-}
-
-// gzipError gives a damaged or cut stream its sentence; any other failure of the source is passed on.
-func gzipError(err error) error {
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return domain.Invalid(opRead, "the gzip stream ends early", "the file is cut off: copy or download it again")
-	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), isCorrupt(err):
-		return domain.Invalid(opRead, "the gzip stream is damaged: "+domain.Clip(err.Error(), 80), "copy or download the file again")
-	}
-	return fmt.Errorf("%s: %w", opRead, err)
 }
 
 // split cuts one line into fields.

@@ -176,6 +176,13 @@ func TestErrorsOfTheSourceArePassedOn(t *testing.T) {
 	if _, err := ParseCSV(r, CSVOptions{}); !errors.Is(err, errDisk) {
 		t.Errorf("error %v", err)
 	}
+	pictures, labels := album(3)
+	for _, n := range []int{2, 6, 30} {
+		r := io.MultiReader(bytes.NewReader(pictures[:n]), brokenReader{})
+		if _, err := ReadIDX(r, bytes.NewReader(labels)); !errors.Is(err, errDisk) {
+			t.Errorf("an IDX file whose disk fails after %d bytes: %v", n, err)
+		}
+	}
 }
 
 // Whatever the bytes, parsing ends in a table that keeps its promises or in a refusal with all three parts.

@@ -21,4 +21,9 @@ const (
 	MaxTextBytes   = 8 << 30 // decompressed CSV, so that a small gzip cannot run for ever
 	MaxNameBytes   = 256     // a column or class name
 	MaxHeaderBytes = 8 << 20 // the packed form's JSON header
+
+	MaxCategories  = 1000      // different words of one column: more is an id or free text
+	MaxCorpusBytes = 256 << 20 // of one text
+	maxTextFiles   = 1 << 18   // files of one folder
+	maxIDXBytes    = 1 << 30   // values of one IDX file
 )

@@ -127,11 +127,7 @@ func (f Facts) size() int64 {
 
 func rowBytes(features int) int64 { return int64(features)*4 + labelBytes }
 
-// blockRows is how many rows fit one part of a blob, at most all of them.
-func blockRows(features, samples int) int {
-	return max(1, min(samples, int(domain.MaxPartBytes/rowBytes(features))))
-}
-
+// block is how many rows fit one part of a blob, at most all of them; of text, in whole segments.
 func (f Facts) block() int {
 	if f.Predicts > 0 {
 		return blockSamples(f)
@@ -146,7 +142,7 @@ func (f Facts) encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode data set header: %w", err)
 	}
 	if len(body) > MaxHeaderBytes {
-		return nil, domain.Invalid("pack data set", fmt.Sprintf("the header needs %d bytes, at most %d are allowed", len(body), MaxHeaderBytes),
+		return nil, domain.Invalid(opPack, fmt.Sprintf("the header needs %d bytes, at most %d are allowed", len(body), MaxHeaderBytes),
 			"use fewer columns or shorter names")
 	}
 	out := binary.LittleEndian.AppendUint32([]byte(magic), uint32(len(body)))

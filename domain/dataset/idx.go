@@ -1,9 +1,7 @@
 package dataset
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,9 +18,8 @@ import (
 // width]; labels are bytes [count].
 
 const (
-	opIDX       = "read IDX file"
-	idxBytes    = 8 // the kind of value that is a byte
-	maxIDXBytes = 1 << 30
+	opIDX    = "read IDX file"
+	idxBytes = 8 // the kind of value that is a byte
 )
 
 // Pictures are the contents of an IDX file of pictures and of its labels.
@@ -72,17 +69,19 @@ func readIDX(r io.Reader, what string) (dims []int, values []byte, err error) {
 	bad := func(why string) ([]int, []byte, error) {
 		return nil, nil, domain.Invalid(opIDX, "the file of the "+what+" "+why, "copy or download it again")
 	}
-	in := bufio.NewReaderSize(r, 64<<10)
-	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		unzipped, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, nil, gzipError(err)
+	short := func(err error) ([]int, []byte, error) {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return bad("is cut off")
 		}
-		in = bufio.NewReaderSize(unzipped, 64<<10)
+		return nil, nil, sourceError(opIDX, err)
+	}
+	in, err := Unzipped(r, opIDX)
+	if err != nil {
+		return nil, nil, err
 	}
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(in, head); err != nil {
-		return bad("is cut off")
+		return short(err)
 	}
 	if head[0] != 0 || head[1] != 0 || head[3] < 1 || head[3] > 4 {
 		return bad("is no IDX file")
@@ -94,7 +93,7 @@ func readIDX(r io.Reader, what string) (dims []int, values []byte, err error) {
 	for range head[3] {
 		d := make([]byte, 4)
 		if _, err := io.ReadFull(in, d); err != nil {
-			return bad("is cut off")
+			return short(err)
 		}
 		n := int64(binary.BigEndian.Uint32(d))
 		if n < 1 || n > maxIDXBytes || size*n > maxIDXBytes {
@@ -105,10 +104,8 @@ func readIDX(r io.Reader, what string) (dims []int, values []byte, err error) {
 	var all bytes.Buffer
 	n, err := io.Copy(&all, io.LimitReader(in, size+1))
 	switch {
-	case err != nil && (errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || isCorrupt(err)):
-		return nil, nil, gzipError(err)
 	case err != nil:
-		return nil, nil, fmt.Errorf("%s: %w", opIDX, err)
+		return nil, nil, sourceError(opIDX, err)
 	case n < size:
 		return bad(fmt.Sprintf("ends after %d of %d values", n, size))
 	case n > size:
@@ -120,8 +117,8 @@ func readIDX(r io.Reader, what string) (dims []int, values []byte, err error) {
 // PackIDX splits pictures like Pack and writes the packed form: a picture stays bytes, and one mean and deviation stand for
 // all of its values, since single places of pictures are often nearly constant.
 func PackIDX(p *Pictures, holdout float64, seed uint64, w io.Writer) (Facts, error) {
-	if !(holdout >= 0 && holdout < 1) {
-		return Facts{}, domain.Invalid(opPack, fmt.Sprintf("holdout %v", holdout), "give a fraction from 0 to below 1")
+	if err := checkHoldout(holdout); err != nil {
+		return Facts{}, err
 	}
 	size := p.size()
 	if size >= MaxColumns || len(p.Values) > MaxCells {
@@ -151,7 +148,10 @@ func PackIDX(p *Pictures, holdout float64, seed uint64, w io.Writer) (Facts, err
 	if why := f.check(); why != "" {
 		return Facts{}, domain.Invalid(opPack, why, "give pictures within the limits")
 	}
-	return f, f.writePictures(p, t, slices.Concat(train, held), w)
+	row := make([]byte, 0, f.rowBytes())
+	return f, f.write(w, slices.Concat(train, held), func(i int) ([]byte, error) {
+		return binary.LittleEndian.AppendUint32(append(row, p.Values[i*size:(i+1)*size]...), uint32(t.Labels[i])), nil
+	})
 }
 
 // byteStatistics gives mean and population deviation of all values of the rows, from exact sums of integers.
@@ -170,29 +170,4 @@ func byteStatistics(values []byte, size int, rows []int) (mean, std float64) {
 		return mean, 1
 	}
 	return mean, math.Sqrt(variance)
-}
-
-func (f Facts) writePictures(p *Pictures, t *Table, order []int, w io.Writer) error {
-	head, err := f.encode()
-	if err != nil {
-		return err
-	}
-	out := bufio.NewWriterSize(w, 256<<10)
-	size := f.Features()
-	_, err = out.Write(head)
-	for _, i := range order {
-		if err == nil {
-			_, err = out.Write(p.Values[i*size : (i+1)*size])
-		}
-		if err == nil {
-			_, err = out.Write(binary.LittleEndian.AppendUint32(out.AvailableBuffer(), uint32(t.Labels[i])))
-		}
-	}
-	if err == nil {
-		err = out.Flush()
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", opPack, err)
-	}
-	return nil
 }

@@ -1,8 +1,6 @@
 package dataset
 
 import (
-	"compress/flate"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -11,12 +9,6 @@ import (
 
 	"tensorturn/domain"
 )
-
-// isCorrupt reports a deflate stream that cannot be read.
-func isCorrupt(err error) bool {
-	var corrupt flate.CorruptInputError
-	return errors.As(err, &corrupt)
-}
 
 // addLabel notes the label of the row just added, by order of appearance for now.
 func (p *parser) addLabel(s string, line int) error {

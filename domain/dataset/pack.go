@@ -25,15 +25,16 @@ const splitTag = 0x5e71
 // order, since files are often sorted by class and a shuffle block takes neighbours. Held-out rows keep the file's order.
 // Mean and deviation are the training part's alone.
 func Pack(t *Table, holdout float64, seed uint64, w io.Writer) (Facts, error) {
-	if !(holdout >= 0 && holdout < 1) {
-		return Facts{}, domain.Invalid(opPack, fmt.Sprintf("holdout %v", holdout), "give a fraction from 0 to below 1")
+	if err := checkHoldout(holdout); err != nil {
+		return Facts{}, err
 	}
 	train, held := split(t, holdout, seed)
 	t = t.filled(train)
-	f := Facts{Samples: len(train), Heldout: len(held), Block: blockRows(len(t.Columns), len(train)),
+	f := Facts{Samples: len(train), Heldout: len(held),
 		Seed: seed, Holdout: holdout, Label: t.Label, Classes: t.Classes, Columns: t.Columns}
 	f.Mean, f.Std = statistics(t.Values, len(t.Columns), train)
 	f.Shape = t.Shape
+	f.Block = f.block()
 	if t.Targets != nil {
 		mean, std := statistics(t.Targets, 1, train)
 		f.Task, f.TargetMean, f.TargetStd, f.Classes = run.TaskRegression, mean[0], std[0], []string{}
@@ -41,58 +42,99 @@ func Pack(t *Table, holdout float64, seed uint64, w io.Writer) (Facts, error) {
 	if why := f.check(); why != "" {
 		return Facts{}, domain.Invalid(opPack, why, "give a table within the limits")
 	}
-	head, err := f.encode()
-	if err != nil {
-		return Facts{}, err
-	}
-	out := bufio.NewWriterSize(w, 256<<10)
-	if _, err := out.Write(head); err != nil {
-		return Facts{}, fmt.Errorf("%s: %w", opPack, err)
-	}
 	row := make([]byte, f.rowBytes())
-	for _, i := range slices.Concat(train, held) {
-		if err := f.encodeRow(t, i, row); err != nil {
-			return Facts{}, err
-		}
-		if _, err := out.Write(row); err != nil {
-			return Facts{}, fmt.Errorf("%s: %w", opPack, err)
-		}
-	}
-	if err := out.Flush(); err != nil {
-		return Facts{}, fmt.Errorf("%s: %w", opPack, err)
+	if err := f.write(w, slices.Concat(train, held), func(i int) ([]byte, error) { return row, f.encodeRow(t, i, row) }); err != nil {
+		return Facts{}, err
 	}
 	return f, nil
 }
 
+func checkHoldout(holdout float64) error {
+	if !(holdout >= 0 && holdout < 1) {
+		return domain.Invalid(opPack, fmt.Sprintf("holdout %v", holdout), "give a fraction from 0 to below 1")
+	}
+	return nil
+}
+
+// write writes the header, then what row gives for each of order. The bytes of a row are used before the next is asked for.
+func (f Facts) write(w io.Writer, order []int, row func(i int) ([]byte, error)) error {
+	head, err := f.encode()
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(w, 256<<10)
+	_, err = out.Write(head)
+	for _, i := range order {
+		if err != nil {
+			break
+		}
+		raw, bad := row(i)
+		if bad != nil {
+			return bad
+		}
+		_, err = out.Write(raw)
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", opPack, err)
+	}
+	return nil
+}
+
 // filled gives the table with the mean of a column's present values in the training rows where one is missing, or itself when
-// none is. A column without any value in them is all zeros.
+// none is. A column without any value in them is all zeros. Equal values are filled with themselves: their sum by their count
+// may differ in the last bit, and standardising would make a feature of that.
 func (t *Table) filled(train []int) *Table {
 	if len(t.Missing) == 0 {
 		return t
 	}
 	n := len(t.Columns)
-	gap := make(map[int]bool, len(t.Missing)) // looked up, never ranged over
+	gap := make([]bool, len(t.Values))
 	for _, at := range t.Missing {
 		gap[at] = true
 	}
-	mean, count := make([]float64, n), make([]int, n)
+	fill := make([]filling, n)
 	for _, i := range train {
 		for j := range n {
 			if at := i*n + j; !gap[at] {
-				mean[j] += t.Values[at]
-				count[j]++
+				fill[j].see(t.Values[at])
 			}
 		}
 	}
 	out := *t
 	out.Values = slices.Clone(t.Values)
 	for _, at := range t.Missing {
-		if c := count[at%n]; c > 0 {
-			out.Values[at] = mean[at%n] / float64(c)
+		if c := &fill[at%n]; c.count > 0 {
+			out.Values[at] = c.value()
 		}
 	}
 	out.Missing = nil
 	return &out
+}
+
+// filling is what the gaps of one column get.
+type filling struct {
+	sum, first float64
+	count      int
+	varies     bool
+}
+
+func (c *filling) see(v float64) {
+	if c.count == 0 {
+		c.first = v
+	}
+	c.varies = c.varies || v != c.first
+	c.sum += v
+	c.count++
+}
+
+func (c *filling) value() float64 {
+	if !c.varies {
+		return c.first
+	}
+	return c.sum / float64(c.count)
 }
 
 // split gives the rows of both parts.

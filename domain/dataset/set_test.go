@@ -183,11 +183,11 @@ func TestRowsAllocateNothing(t *testing.T) {
 
 func TestBlockFitsAPart(t *testing.T) {
 	for _, features := range []int{1, 64, 784, 60_000} {
-		if b := blockRows(features, math.MaxInt); int64(b)*rowBytes(features) > domain.MaxPartBytes || int64(b+1)*rowBytes(features) <= domain.MaxPartBytes {
+		if b := (Facts{Columns: make([]string, features), Samples: math.MaxInt}).block(); int64(b)*rowBytes(features) > domain.MaxPartBytes || int64(b+1)*rowBytes(features) <= domain.MaxPartBytes {
 			t.Errorf("%d features make blocks of %d rows", features, b)
 		}
 	}
-	if b := blockRows(64, 10); b != 10 {
+	if b := (Facts{Columns: make([]string, 64), Samples: 10}).block(); b != 10 {
 		t.Errorf("10 samples make a block of %d", b)
 	}
 }

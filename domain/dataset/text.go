@@ -1,7 +1,6 @@
 package dataset
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"math"
@@ -17,11 +16,10 @@ import (
 // Predicts on and predicts the last Predicts of the Context + Predicts bytes from there (so that with Predicts equal to
 // Context, the next byte at every place, windows do not share a predicted byte).
 const (
-	Bytes          = 256       // classes of text: the values of a byte
-	MaxCorpusBytes = 256 << 20 // of one text
-	segmentBytes   = 4 << 10   // predicted bytes of a segment of a text that is long enough
-	leastSegments  = 20        // a shorter text is cut into shorter segments, so that about any part can be held out
-	textTag        = 0x7e87    // sets the stream of the split apart
+	Bytes         = 256     // classes of text: the values of a byte
+	segmentBytes  = 4 << 10 // predicted bytes of a segment of a text that is long enough
+	leastSegments = 20      // a shorter text is cut into shorter segments, so that about any part can be held out
+	textTag       = 0x7e87  // sets the stream of the split apart
 )
 
 // TextOptions says what a sample of text is.
@@ -33,8 +31,8 @@ type TextOptions struct {
 // PackText cuts a text into segments, holds out a seeded choice of holdout of them, and writes the packed form: equal
 // bytes for equal arguments. A rest that fills no segment is left out. Nothing is decoded: any bytes are a text.
 func PackText(text []byte, o TextOptions, holdout float64, seed uint64, w io.Writer) (Facts, error) {
-	if !(holdout >= 0 && holdout < 1) {
-		return Facts{}, domain.Invalid(opPack, fmt.Sprintf("holdout %v", holdout), "give a fraction from 0 to below 1")
+	if err := checkHoldout(holdout); err != nil {
+		return Facts{}, err
 	}
 	if o.Context < 1 || o.Context >= MaxColumns || o.Predicts != 1 && o.Predicts != o.Context {
 		return Facts{}, domain.Invalid(opPack, fmt.Sprintf("a context of %d bytes that predicts %d", o.Context, o.Predicts), "predict 1 byte or as many as the context has")
@@ -64,7 +62,7 @@ func PackText(text []byte, o TextOptions, holdout float64, seed uint64, w io.Wri
 	if why := f.check(); why != "" {
 		return Facts{}, domain.Invalid(opPack, why, "give a text within the limits")
 	}
-	return f, f.writeText(text, slices.Concat(order[held:], order[:held]), w)
+	return f, f.write(w, slices.Concat(order[held:], order[:held]), func(s int) ([]byte, error) { return text[s*f.Segment : (s+1)*f.Segment], nil })
 }
 
 // textFacts gives what does not depend on the split.
@@ -89,26 +87,6 @@ func textOverlap(context, predicts int) int {
 		return context
 	}
 	return 1
-}
-
-func (f Facts) writeText(text []byte, order []int, w io.Writer) error {
-	head, err := f.encode()
-	if err != nil {
-		return err
-	}
-	out := bufio.NewWriterSize(w, 256<<10)
-	if _, err := out.Write(head); err != nil {
-		return fmt.Errorf("%s: %w", opPack, err)
-	}
-	for _, s := range order {
-		if _, err := out.Write(text[s*f.Segment : (s+1)*f.Segment]); err != nil {
-			return fmt.Errorf("%s: %w", opPack, err)
-		}
-	}
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("%s: %w", opPack, err)
-	}
-	return nil
 }
 
 // perSegment is the number of samples of a segment.

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -179,6 +180,47 @@ func TestReadText(t *testing.T) {
 	root["d/c.gz"].Data = slices.Clip(root["d/c.gz"].Data[:20])
 	if _, err := ReadText(root, "d"); err == nil || !strings.Contains(err.Error(), "c.gz") {
 		t.Errorf("a cut stream: %v", err)
+	}
+}
+
+// zeros is a file of zeros that says how much of it was read.
+type zeros struct {
+	fs.File
+	read int
+}
+
+func (z *zeros) Read(p []byte) (int, error) {
+	clear(p)
+	z.read += len(p)
+	return len(p), nil
+}
+
+func (*zeros) Close() error { return nil }
+
+// oneFile is a folder's way to a file of its own.
+type oneFile struct {
+	fs.FS
+	name string
+	file fs.File
+}
+
+func (o oneFile) Open(name string) (fs.File, error) {
+	if name == o.name {
+		return o.file, nil
+	}
+	return o.FS.Open(name)
+}
+
+// What is no text is told by its beginning: it may be larger than any text, and does not spoil the folder.
+func TestLargeFilesThatAreNoTextAreLeftOut(t *testing.T) {
+	picture := &zeros{}
+	root := oneFile{fstest.MapFS{"d/a.txt": {Data: []byte("text")}, "d/weights": {Data: []byte{0}}}, "d/weights", picture}
+	c, err := ReadText(root, "d")
+	if err != nil || string(c.Text) != "text" || c.Other != 1 {
+		t.Errorf("%q, %d others, %v", c.Text, c.Other, err)
+	}
+	if picture.read > 1<<20 {
+		t.Errorf("%d bytes were read to see that", picture.read)
 	}
 }
 
