@@ -6,67 +6,112 @@ package redact
 import (
 	"bytes"
 	"regexp"
+	"slices"
 )
 
 // Mark stands where a secret was.
 const Mark = "[redacted]"
 
+// keyLine stands in the first and the last line of a private key.
+const keyLine = "PRIVATE KEY-----"
+
+// Forms that do not heed case take these for a k and an s; ASCII's lower case does not.
+const (
+	kelvin = "\u212a"
+	longS  = "\u017f"
+)
+
 // Lines takes secrets out of a text line by line. It remembers only whether it is within a private key, so each text has its
 // own. Not safe for concurrent use.
 type Lines struct {
-	rules  []redaction
-	inside bool // between the first and the last line of a private key
+	rules  []rule
+	inside bool   // between the first and the last line of a private key
+	lower  []byte // the line in lower case, kept for its memory
 }
 
-type redaction struct {
-	form *regexp.Regexp
-	by   []byte
+// rule is a form made ready.
+type rule struct {
+	form
+	pattern *regexp.Regexp
+	by      []byte
 }
 
-// marks are texts without which no rule can match: most lines hold none of them, and cost no more than this search.
-var marks = [...]string{"tt", "eyJ", "hf_", "gh", "sk-", "AKIA", "xox", "earer", "asic", "EARER", "assw", "ASSW", "ecret", "ECRET", "oken", "OKEN", "ey=", "ey:", "ey\"", "EY=", "EY:", "://", "PRIVATE KEY", "SU", "SA", "SO", "SN", "SC", "SX"}
+// form is one form of secret.
+type form struct {
+	pattern string
+	by      string
+	folds   bool     // letter case does not count: the marks are looked for in the line in lower case
+	marks   []string // texts without one of which the pattern cannot match: most lines hold none, and cost no more than this search
+}
+
+// forms lists what is known of secrets.
+func forms() []form {
+	exact := func(pattern, by string, marks ...string) form { return form{pattern, by, false, marks} }
+	folded := func(pattern, by string, marks ...string) form {
+		return form{`(?i)` + pattern, by, true, append(marks, kelvin, longS)}
+	}
+	return []form{
+		exact(`\btt[a-z]_[0-9A-Za-z]{20,}`, Mark, "tt"),                                                  // this product's tokens and keys
+		exact(`\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}`, Mark, "eyJ"),               // JSON web tokens
+		exact(`\bS[OAUNCX][A-Z2-7]{54,56}\b`, Mark, "SO", "SA", "SU", "SN", "SC", "SX"),                  // seeds of nkeys
+		exact(`\b(?:hf_|gh[pousr]_|sk-|xox[abprs]-)[0-9A-Za-z_-]{20,}`, Mark, "hf_", "gh", "sk-", "xox"), // services that owners of models use
+		exact(`\bgithub_pat_[0-9A-Za-z_-]{20,}`, Mark, "github_pat_"),
+		exact(`\bAKIA[0-9A-Z]{16}\b`, Mark, "AKIA"),                                      // cloud keys
+		folded(`\b(bearer|basic)\s+[0-9a-z._~+/=-]{12,}`, "$1 "+Mark, "bearer", "basic"), // HTTP
+		exact(`://[^/\s:@]*:[^/\s@]+@`, "://"+Mark+"@", "://"),                           // URLs with a password, some without a user
+		folded(`((?:passw(?:or)?d|passphrase|secret|token|(?:api|access|secret|private)[ _-]?key)["']?\s*[=:]\s*["']?)[^\s"',;]{8,}`,
+			"${1}"+Mark, "passw", "passphrase", "secret", "token", "key"), // said by name
+	}
+}
 
 // New begins a text.
 func New() *Lines {
-	rule := func(form, by string) redaction { return redaction{regexp.MustCompile(form), []byte(by)} }
-	return &Lines{rules: []redaction{
-		rule(`\btt[a-z]_[0-9A-Za-z]{20,}`, "[redacted]"),                                                                       // this product's tokens and keys
-		rule(`\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}`, "[redacted]"),                                     // JSON web tokens
-		rule(`\bS[OAUNCX][A-Z2-7]{54,56}\b`, "[redacted]"),                                                                     // seeds of nkeys
-		rule(`\b(?:hf_|gh[pousr]_|github_pat_|sk-|xox[abprs]-)[0-9A-Za-z_-]{20,}`, "[redacted]"),                               // services that owners of models use
-		rule(`\bAKIA[0-9A-Z]{16}\b`, "[redacted]"),                                                                             // cloud keys
-		rule(`(?i)\b(bearer|basic)\s+[0-9A-Za-z._~+/=-]{12,}`, "$1 [redacted]"),                                                // HTTP
-		rule(`://[^/\s:@]+:[^/\s@]+@`, "://[redacted]@"),                                                                       // URLs with a password
-		rule(`(?i)((?:password|passwd|secret|token|api_?key|access_?key)["']?\s*[=:]\s*["']?)[^\s"',;]{8,}`, "${1}[redacted]"), // said by name
-	}}
+	l := &Lines{}
+	for _, f := range forms() {
+		l.rules = append(l.rules, rule{form: f, pattern: regexp.MustCompile(f.pattern), by: []byte(f.by)})
+	}
+	return l
 }
 
 // Line gives the line without secrets; the line itself when it holds none.
-func (r *Lines) Line(b []byte) []byte {
-	if !suspicious(b) {
-		if r.inside {
-			return []byte(Mark)
+func (l *Lines) Line(b []byte) []byte {
+	if bytes.Contains(b, []byte(keyLine)) {
+		l.inside = bytes.Contains(b, []byte("BEGIN ")) && !bytes.Contains(b, []byte("END "))
+		return []byte(Mark)
+	}
+	if l.inside {
+		return []byte(Mark)
+	}
+	l.lower = lowered(l.lower[:0], b)
+	for i := range l.rules {
+		if r := &l.rules[i]; r.suspects(b, l.lower) {
+			b = r.pattern.ReplaceAll(b, r.by)
 		}
-		return b
-	}
-	if bytes.Contains(b, []byte("PRIVATE KEY-----")) {
-		r.inside = bytes.Contains(b, []byte("BEGIN ")) && !bytes.Contains(b, []byte("END "))
-		return []byte(Mark)
-	}
-	if r.inside {
-		return []byte(Mark)
-	}
-	for _, rule := range r.rules {
-		b = rule.form.ReplaceAll(b, rule.by)
 	}
 	return b
 }
 
-func suspicious(b []byte) bool {
-	for _, mark := range marks {
-		if bytes.Contains(b, []byte(mark)) {
-			return true
-		}
+// suspicious reports whether a text may hold a secret, without making the forms ready.
+func suspicious(text []byte) bool {
+	lower := lowered(nil, text)
+	return bytes.Contains(text, []byte(keyLine)) || slices.ContainsFunc(forms(), func(f form) bool { return f.suspects(text, lower) })
+}
+
+// suspects reports whether the pattern may match a line; lower is the line by lowered.
+func (f *form) suspects(line, lower []byte) bool {
+	if f.folds {
+		line = lower
 	}
-	return false
+	return slices.ContainsFunc(f.marks, func(mark string) bool { return bytes.Contains(line, []byte(mark)) })
+}
+
+// lowered appends the line with the letters of ASCII in lower case.
+func lowered(to, line []byte) []byte {
+	for _, c := range line {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		to = append(to, c)
+	}
+	return to
 }

@@ -35,6 +35,17 @@ func TestLines(t *testing.T) {
 		"AWS AKIAIOSFODNN7EXAMPLE":                                         "AWS [redacted]",
 		"-----BEGIN OPENSSH PRIVATE KEY-----":                              "[redacted]",
 		"ftp://u:pass@host/f and http://host:80/x":                         "ftp://[redacted]@host/f and http://host:80/x",
+		"api_key = 0123456789":                                             "api_key = [redacted]",
+		"api-key: 0123456789":                                              "api-key: [redacted]",
+		"access-key=0123456789":                                            "access-key=[redacted]",
+		"{'api_key': '0123456789'}":                                        "{'api_key': '[redacted]'}",
+		"AWS_ACCESS_KEY = 0123456789":                                      "AWS_ACCESS_KEY = [redacted]",
+		"aws_secret_access_key: 0123456789":                                "aws_secret_access_key: [redacted]",
+		"Secret_Key=0123456789, PassWord = 0123456789":                     "Secret_Key=[redacted], PassWord = [redacted]",
+		"Authorization: BASIC dXNlcjpwYXNzd29yZA==":                        "Authorization: BASIC [redacted]",
+		"redis://:hunter2hunter@db:6379":                                   "redis://[redacted]@db:6379",
+		"github_pat_0123456789abcdefghijABCD":                              "[redacted]",
+		"the keyboard: 0123456789, a basic monkey: 0123":                   "the keyboard: 0123456789, a basic monkey: 0123",
 	} {
 		if got := string(redact.New().Line([]byte(in))); got != want {
 			t.Errorf("%q gives %q", in, got)
