@@ -1,8 +1,10 @@
 package hub
 
 import (
+	"tensorturn/domain"
 	"tensorturn/domain/machine"
 	"tensorturn/domain/match"
+	"tensorturn/domain/run"
 )
 
 // hardware is what a machine last told of itself since the hub started. Requirements are matched with it.
@@ -25,6 +27,19 @@ func (m *liveness) looked(in Sync) {
 func (c *Core) matched(m *machine.State) match.Machine {
 	h := c.mem.hardware[m.ID]
 	return match.Machine{ID: m.ID, Name: m.Name, Labels: m.Labels(), Slots: m.Slots, Cores: h.cores, Vitals: h.vitals}
+}
+
+// possible is what a dry step took, as far as its machine could have held it; nil when nothing is left.
+func (b *batch) possible(m domain.MachineID, slot int, took *run.Memory) *run.Memory {
+	s := b.c.fold.machines[m]
+	if took == nil || s == nil {
+		return nil
+	}
+	teller := b.c.matched(s)
+	if p := teller.Possible(slot, *took); p != (run.Memory{}) {
+		return &p
+	}
+	return nil
 }
 
 // forgetHardware drops what no longer has a machine.

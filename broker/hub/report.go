@@ -44,7 +44,7 @@ func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 			b.late(slot, r) // what was trained before the trainer failed lies in snapshots of the agent
 		}
 	case l.Unit == run.UnitInit && r.Init != nil:
-		_, err := b.run(s.ID, run.Initialise{Slot: slot, Epoch: r.Epoch, Base: r.Init.Base, Layout: r.Init.Layout, Params: r.Init.Params, Take: r.Init.Take})
+		_, err := b.run(s.ID, run.Initialise{Slot: slot, Epoch: r.Epoch, Base: r.Init.Base, Layout: r.Init.Layout, Params: r.Init.Params, Take: b.possible(m, r.Index, r.Init.Take)})
 		b.refused(err)
 	case l.Unit == run.UnitEvaluate && r.Eval != nil:
 		_, err := b.run(s.ID, run.RecordEvaluation{Slot: slot, Epoch: r.Epoch, Samples: r.Eval.Samples, Accuracy: r.Eval.Accuracy, Loss: r.Eval.Loss, R2: r.Eval.R2, MAE: r.Eval.MAE})

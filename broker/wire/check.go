@@ -77,6 +77,9 @@ func (c *checker) report(s *SlotReport) {
 		c.digest("init base", s.Init.Base, false)
 		c.digest("init layout", s.Init.Layout, false)
 		c.require(s.Init.Params >= 0, "init params is negative")
+		if t := s.Init.Take; t != nil {
+			c.require(t.Host <= run.MaxTake && t.Device <= run.MaxTake, "a step that took more than %d bytes", uint64(run.MaxTake))
+		}
 	}
 	if s.Eval != nil {
 		c.count("evaluated samples", s.Eval.Samples)

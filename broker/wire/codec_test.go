@@ -98,6 +98,8 @@ func TestDecodeRequestRefuses(t *testing.T) {
 		{"a long gpu name", func(r *SyncRequest) { r.Beat.Vitals.GPUs[0].Name = strings.Repeat("g", machine.MaxDeviceText+1) }, "gpu name has 129 bytes"},
 		{"a temperature that is none", func(r *SyncRequest) { r.Beat.Vitals.GPUs[0].Celsius = &nan }, "gpu reading is not finite"},
 		{"a load beyond all cores", func(r *SyncRequest) { two := 2.0; r.Beat.Vitals.Load = &two }, "load is beyond 1"},
+		{"a step that took more than a machine has", func(r *SyncRequest) { r.Slots[0].Init = initOf(r, run.Memory{Host: run.MaxTake + 1}) }, "took more than"},
+		{"a step that took more than a GPU has", func(r *SyncRequest) { r.Slots[0].Init = initOf(r, run.Memory{Device: 1 << 63}) }, "took more than"},
 		{"missing not digests", func(r *SyncRequest) { r.Missing[0] = "x" }, "missing is not"},
 	}
 	for _, c := range cases {
@@ -112,6 +114,24 @@ func TestDecodeRequestRefuses(t *testing.T) {
 			refused(t, err, c.why)
 		})
 	}
+}
+
+func TestAStepMayTakeTheMost(t *testing.T) {
+	r := sampleRequest()
+	r.Slots[0].Init = initOf(r, run.Memory{Host: run.MaxTake, Device: run.MaxTake})
+	b, err := EncodeRequest(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DecodeRequest(b); err != nil {
+		t.Error(err)
+	}
+}
+
+// initOf is a first base whose dry step took that.
+func initOf(r *SyncRequest, take run.Memory) *Init {
+	blob := r.Slots[0].Offer.Blob
+	return &Init{Base: blob, Layout: blob, Params: 1, Take: &take}
 }
 
 func TestDecodeReplyRefuses(t *testing.T) {
