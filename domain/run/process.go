@@ -53,6 +53,9 @@ func checkProcess(s *Spec) error {
 		within("data.classes", s.Data.Classes, 0, MaxClasses),
 		checkOutput(s),
 		unused("data.path", s.Data.Path), unused("data.label", s.Data.Label), unused("data.holdout", s.Data.Holdout),
+		unused("data.format", s.Data.Format), unused("data.task", s.Data.Task), unused("data.labels", s.Data.Labels),
+		unused("data.shape", s.Data.Shape), unused("data.missing", s.Data.Missing),
+		unused("data.categories", s.Data.Categories), unused("data.ignore", s.Data.Ignore),
 		unused("model", s.Model), unused("optimizer", s.Optimizer), unused("schedule", s.Schedule),
 	)
 }

@@ -68,6 +68,13 @@ func TestProcessSpecRefusesBadFields(t *testing.T) {
 		{"an optimizer", func(s *run.Spec) { s.Optimizer.LR = 1 }, "optimizer is set", "in the program"},
 		{"a schedule", func(s *run.Spec) { s.Schedule.Kind = "cosine" }, "schedule is set", "in the program"},
 		{"a data file", func(s *run.Spec) { s.Data.Path = "x.csv" }, "data.path is set", "remove data.path"},
+		{"a format", func(s *run.Spec) { s.Data.Format = "csv" }, "data.format is set", "remove data.format"},
+		{"a task", func(s *run.Spec) { s.Data.Task = "regression" }, "data.task is set", "remove data.task"},
+		{"labels", func(s *run.Spec) { s.Data.Labels = "y.idx" }, "data.labels is set", "remove data.labels"},
+		{"a shape", func(s *run.Spec) { s.Data.Shape = []int{8, 8} }, "data.shape is set", "remove data.shape"},
+		{"missing values", func(s *run.Spec) { s.Data.Missing = "mean" }, "data.missing is set", "remove data.missing"},
+		{"categories", func(s *run.Spec) { s.Data.Categories = []string{"a"} }, "data.categories is set", "remove data.categories"},
+		{"columns to ignore", func(s *run.Spec) { s.Data.Ignore = []string{"a"} }, "data.ignore is set", "remove data.ignore"},
 		{"built-in", func(s *run.Spec) { s.Trainer = "builtin" }, "command is set", "add trainer: process"},
 	}
 	for _, tt := range tests {

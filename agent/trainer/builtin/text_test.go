@@ -104,3 +104,38 @@ func TestTextLayout(t *testing.T) {
 		t.Errorf("tensors %q", names)
 	}
 }
+
+// What domain/run reckons of a model before it is made is what it has.
+func TestParametersAreReckoned(t *testing.T) {
+	text := sentences(4000)
+	for name, edit := range map[string]func(*run.Spec){
+		"default":   nil,
+		"two deep":  func(s *run.Spec) { s.Model.Hidden = []int{7, 5} },
+		"one byte":  func(s *run.Spec) { s.Model.Context, s.Model.Embedding = 1, 3 },
+		"one value": func(s *run.Spec) { s.Model.Context, s.Model.Embedding = 12, 1 },
+	} {
+		job := textJob(t, text, edit)
+		facts := dataset.Facts{Predicts: 1, Columns: make([]string, job.Dataset.Features), Classes: make([]string, job.Dataset.Classes)}
+		m, err := newModel(job.Spec.Model, facts, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := run.Parameters(&job.Spec, &job.Dataset), int64(len(m.params.Data)); got != want {
+			t.Errorf("%s: %d parameters are reckoned, the model has %d", name, got, want)
+		}
+	}
+	for name, facts := range map[string]dataset.Facts{
+		"classes":    {Columns: make([]string, 9), Classes: make([]string, 3)},
+		"regression": {Columns: make([]string, 9), Task: run.TaskRegression},
+	} {
+		spec := run.Spec{Trainer: run.Builtin, Model: run.Model{Kind: run.ModelMLP, Hidden: []int{7, 5}}}
+		m, err := newModel(spec.Model, facts, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := facts.Run("")
+		if got, want := run.Parameters(&spec, &data), int64(len(m.params.Data)); got != want {
+			t.Errorf("%s: %d parameters are reckoned, the model has %d", name, got, want)
+		}
+	}
+}
