@@ -39,6 +39,7 @@ type Round struct {
 	Options  []Option
 	Samples  int64 // of a round
 	Chunk    int64 // samples of a chunk
+	Most     int64 // chunks that a round of the run can have, 0 when unknown: no longer one is advised
 	Hub      Link  // the hub's own: what comes in on Up, what goes out on Down; 0 when unknown
 	Workers  []Worker
 }
@@ -212,6 +213,9 @@ func (r *Round) longer(c *Cost) []Advice {
 			return []Advice{{Text: fmt.Sprintf("rounds that train for %s or more", seconds(need)), Share: t}}
 		}
 		chunks := int64(math.Ceil(need/c.Training*float64(r.Samples)/float64(max(r.Chunk, 1)) - 1e-6)) // the target itself is no whole number
+		if r.Most > 0 && chunks > r.Most {
+			return nil // nor is there one for the targets beyond
+		}
 		return []Advice{{Text: fmt.Sprintf("round: {chunks: %d} or more: rounds that train for %s instead of %s", chunks, seconds(need), seconds(c.Training)), Share: t}}
 	}
 	return nil

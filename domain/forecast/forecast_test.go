@@ -71,6 +71,24 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
+// TestLongestRound advises a round that a run can have, and says nothing of one that it cannot.
+func TestLongestRound(t *testing.T) {
+	for most, want := range map[int64]bool{0: true, 640: true, 639: false} {
+		r := pool(10e6, 32, 32, forecast.Link{Up: 100 * mbit, Down: 20 * mbit})
+		for i := range r.Workers {
+			r.Workers[i].Speed = 5
+		}
+		r.Most = most
+		advised := false
+		for _, a := range forecast.Reckon(r).Raise {
+			advised = advised || strings.HasPrefix(a.Text, "round: {chunks: 640}")
+		}
+		if advised != want {
+			t.Errorf("at most %d chunks: a round of 640 is advised: %v", most, advised)
+		}
+	}
+}
+
 // TestSlowLink is advised to go without when the others do more in the same time, and not when its slots are worth the wait.
 func TestSlowLink(t *testing.T) {
 	advised := func(slow float64, samples int64) bool {
