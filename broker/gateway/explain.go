@@ -16,8 +16,8 @@ import (
 // Explainer says what a run would be on the pool as it is. The hub's Service is one.
 type Explainer interface {
 	Explain(ctx context.Context, w hub.Wish) (hub.Explanation, error)
-	// Idle says for each slot without a lease why it has none.
-	Idle(ctx context.Context) []plan.Place
+	// Idle says for each slot of a machine without a lease why it has none.
+	Idle(ctx context.Context, m domain.MachineID) []plan.Place
 }
 
 // TryRun is the body of POST /api/v1/runs/explain: a run that is only thought of. Its data need not be stored.

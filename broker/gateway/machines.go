@@ -92,7 +92,7 @@ func (g *Gateway) idle(ctx context.Context, m *fleet.Machine) {
 		return
 	}
 	why := map[domain.SlotID]string{}
-	for _, p := range g.cfg.Explain.Idle(ctx) {
+	for _, p := range g.cfg.Explain.Idle(ctx, m.ID) {
 		why[p.Slot] = p.Reason
 	}
 	for i := range m.Slots {

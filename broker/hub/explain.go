@@ -58,9 +58,9 @@ func (s *Service) Explain(ctx context.Context, w Wish) (e Explanation, err error
 	return e, cmp.Or(asked, err)
 }
 
-// Idle says for each slot without a lease why it has none; nil when the hub cannot be asked.
-func (s *Service) Idle(ctx context.Context) (idle []plan.Place) {
-	_ = s.Read(ctx, func(c *Core) { idle = plan.Idle(c.snapshot(s.now())) }) // a hub that stops has nobody to tell
+// Idle says for each slot of a machine without a lease why it has none; nil when the hub cannot be asked.
+func (s *Service) Idle(ctx context.Context, m domain.MachineID) (idle []plan.Place) {
+	_ = s.Read(ctx, func(c *Core) { idle = plan.Idle(c.snapshot(s.now()), m) }) // a hub that stops has nobody to tell
 	return idle
 }
 
@@ -134,7 +134,7 @@ func (c *Core) reckon(e *Explanation, st *run.State, snap *plan.Snapshot, w Wish
 	r := forecast.Round{
 		Params: e.Params, Chunk: int64(st.Spec.Chunk), Samples: min(int64(chunks)*int64(st.Spec.Chunk), run.TotalSamples(st.Spec, st.Data)),
 		UpBits: merge.BitsPerValue(merge.Codec(st.Spec.Codec)), DownBits: merge.BitsPerValue(merge.Codec(cmp.Or(st.Spec.Down(), run.CodecFP32))),
-		Options: options(st.Spec), Hub: w.Hub,
+		Options: options(st.Spec), Hub: w.Hub, Most: int64(min(run.MaxRoundChunks, run.TotalChunks(st.Spec, st.Data))),
 	}
 	for i := range e.Machines {
 		p := &e.Machines[i]

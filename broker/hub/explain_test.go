@@ -1,10 +1,12 @@
 package hub
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
@@ -51,6 +53,49 @@ func TestARunThatFitsNowhereIsRefused(t *testing.T) {
 	w.until("the machine that came trains", func() bool { return w.state("r-2").Leases["big/0"] != nil })
 }
 
+// Why a slot is idle names four runs, and counts the others.
+func TestIdleNamesFourRuns(t *testing.T) {
+	w := newWorld(t)
+	w.sync(w.enrol("a", 1, 1))
+	for i := 1; i <= 6; i++ {
+		c := wanting(t)
+		c.Anyway = true
+		c.Spec.Requirements = &run.Requirements{Labels: map[string]string{"site": "moon"}}
+		w.must(w.do(event.KindRun, fmt.Sprintf("r-%d", i), c))
+		said := func(n int) string {
+			var out []string
+			for i := 1; i <= n; i++ {
+				out = append(out, fmt.Sprintf("r-%d: it has no label site, the run wants site=moon", i))
+			}
+			return strings.Join(out, "; ")
+		}
+		want := map[int]string{4: said(4), 5: said(4) + "; and 1 more run", 6: said(4) + "; and 2 more runs"}[i]
+		idle := plan.Idle(w.core.snapshot(w.now), "a")
+		if want != "" && (len(idle) != 1 || idle[0].Reason != want) {
+			t.Errorf("of %d runs: %+v", i, idle)
+		}
+	}
+}
+
+// What a dry step took is believed as far as its machine could have held it: one that tells of more memory than there is must not
+// keep the run from everybody.
+func TestAStepThatTookMoreThanItsMachineHas(t *testing.T) {
+	for took, want := range map[uint64]uint64{6 << 30: 6 << 30, 8<<30 + 1: 0, run.MaxTake: 0} {
+		w := newWorld(t)
+		a := w.enrol("a", 1, 1)
+		a.vitals = &machine.Vitals{Memory: machine.Space{Total: 8 << 30}}
+		w.submit("r-1", nil)
+		w.until("the first weights are asked for", func() bool { return w.state("r-1").LeaseFor(run.UnitInit) != nil })
+		w.sync(a)
+		a.slots[0].init = &wire.Init{Base: digest("base", "r-1", 0), Layout: digest("layout"), Params: 100, Take: &run.Memory{Host: took}}
+		w.sync(a)
+		if s := w.state("r-1"); s.Phase == run.PhaseSubmitted || s.Take.Host != want {
+			t.Errorf("%d bytes told: the run is %s and a slot takes %d, want %d", took, s.Phase, s.Take.Host, want)
+		}
+		w.until("the machine trains", func() bool { return w.state("r-1").TrainLease("a/0") != nil })
+	}
+}
+
 // An explanation of a run that is only thought of changes nothing, and says the same as one of the run itself.
 func TestExplain(t *testing.T) {
 	w := newWorld(t)
@@ -74,8 +119,11 @@ func TestExplain(t *testing.T) {
 	if e.Slots != 2 || e.Machines[0].Slots[0].Role != plan.Works || e.Machines[1].Slots[0].Reason != "it has no label site, the run wants site=home" {
 		t.Errorf("%+v", e)
 	}
-	idle := plan.Idle(w.core.snapshot(w.now))
-	if len(idle) != 2 || idle[1].Slot != "b/0" || idle[1].Reason != "r-1: it has no label site, the run wants site=home" {
+	if idle := plan.Idle(w.core.snapshot(w.now), "a"); len(idle) != 1 || idle[0].Slot != "a/1" {
+		t.Errorf("%+v", idle)
+	}
+	idle := plan.Idle(w.core.snapshot(w.now), "b")
+	if len(idle) != 1 || idle[0].Slot != "b/0" || idle[0].Reason != "r-1: it has no label site, the run wants site=home" {
 		t.Errorf("%+v", idle)
 	}
 	w.until("the run completes", func() bool { return w.state("r-1").Phase == run.PhaseCompleted })

@@ -40,60 +40,56 @@ func Places(s Snapshot, id domain.RunID) []Place {
 	return out
 }
 
-// Idle says for every slot that holds no lease why it has no work.
-func Idle(s Snapshot) []Place {
-	reasons := make([][]string, len(s.Slots))
+// Idle says for every slot of a machine that holds no lease why it has no work.
+func Idle(s Snapshot, m domain.MachineID) []Place {
+	held := s.holders()
+	reasons := make([]idling, len(s.Slots))
 	s.each(func(b *board, kept []domain.RunID) {
-		for i, p := range b.places(&s, kept) {
-			reasons[i] = append(reasons[i], fmt.Sprintf("%s: %s", b.r.ID, p.Reason))
+		for i := range b.workers {
+			w := &b.workers[i]
+			if w.index < 0 || w.ID.Machine() != m || held[w.ID] != "" {
+				continue
+			}
+			r := &reasons[w.index]
+			if r.runs++; r.runs <= maxIdleRuns {
+				r.said = append(r.said, fmt.Sprintf("%s: %s", b.r.ID, b.place(w, "", kept[w.index]).Reason))
+			}
 		}
 	})
-	held := s.holders()
 	var out []Place
 	for i := range s.Slots {
 		sl := &s.Slots[i]
-		if held[sl.ID] != "" {
+		if sl.ID.Machine() != m || held[sl.ID] != "" {
 			continue
 		}
 		p := Place{Slot: sl.ID, Role: Out, Reason: sl.unusable()}
 		if p.Reason == "" {
-			p.Role, p.Reason = Ready, idleReason(reasons[i])
+			p.Role, p.Reason = Ready, reasons[i].String()
 		}
 		out = append(out, p)
 	}
 	return out
 }
 
-func idleReason(runs []string) string {
-	switch more := len(runs) - maxIdleRuns; {
-	case len(runs) == 0:
-		return "no run has work: tensorturn run submit"
-	case more > 0:
-		runs = append(runs[:maxIdleRuns:maxIdleRuns], fmt.Sprintf("and %d more runs", more))
-	}
-	return strings.Join(runs, "; ")
+// idling collects why the live runs have no work for a slot.
+type idling struct {
+	runs int
+	said []string // of the first maxIdleRuns of them
 }
 
-// each draws the board of every live run as Next does. kept names for each slot the earlier run that keeps it, "" for none.
-func (s *Snapshot) each(look func(b *board, kept []domain.RunID)) {
-	free := make([]bool, len(s.Slots))
-	for i, sl := range s.Slots {
-		free[i] = sl.Free && sl.Usable
+// String says it for people.
+func (r *idling) String() string {
+	if r.runs == 0 {
+		return "no run has work: tensorturn run submit"
 	}
-	kept := make([]domain.RunID, len(s.Slots))
-	for _, r := range s.ordered() {
-		if r.Phase.Ended() {
-			continue
-		}
-		b := newBoard(s, r, free)
-		look(b, kept)
-		before := append([]bool(nil), free...)
-		b.reserve(free)
-		for i := range free {
-			if before[i] && !free[i] {
-				kept[i] = r.ID
-			}
-		}
+	said := strings.Join(r.said, "; ")
+	switch more := r.runs - len(r.said); more {
+	case 0:
+		return said
+	case 1:
+		return said + "; and 1 more run"
+	default:
+		return fmt.Sprintf("%s; and %d more runs", said, more)
 	}
 }
 

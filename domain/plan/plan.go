@@ -53,21 +53,37 @@ type Action struct {
 // Next proposes what to do now, in the order in which it must be decided. The caller applies the actions and asks again
 // until there are none; a few calls settle a snapshot. An action that run.Decide refuses is a defect of this package.
 func Next(s Snapshot) []Action {
+	var out []Action
+	s.each(func(b *board, _ []domain.RunID) {
+		b.plan()
+		out = append(out, b.out...)
+	})
+	return out
+}
+
+// each draws the board of every live run, in the order in which they are served; the free slots that a run keeps are not free on
+// the boards behind it. kept names for each slot the earlier run that keeps it, "" for none.
+func (s *Snapshot) each(look func(b *board, kept []domain.RunID)) {
 	free := make([]bool, len(s.Slots))
 	for i, sl := range s.Slots {
 		free[i] = sl.Free && sl.Usable
 	}
-	var out []Action
+	kept := make([]domain.RunID, len(s.Slots))
+	before := make([]bool, len(free))
 	for _, r := range s.ordered() {
 		if r.Phase.Ended() {
 			continue
 		}
-		b := newBoard(&s, r, free)
-		b.plan()
-		out = append(out, b.out...)
+		b := newBoard(s, r, free)
+		look(b, kept)
+		copy(before, free)
 		b.reserve(free)
+		for i := range free {
+			if before[i] && !free[i] {
+				kept[i] = r.ID
+			}
+		}
 	}
-	return out
 }
 
 // ordered gives the runs as they are served: by priority, then by submission.
