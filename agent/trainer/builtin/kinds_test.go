@@ -210,3 +210,18 @@ func TestKindsAreExact(t *testing.T) {
 		}
 	}
 }
+
+// What a convolution works in counts: a part of its gradient for every tile is far more than its weights and activations.
+func TestConvolutionsMemoryIsBounded(t *testing.T) {
+	facts, raw := pictureDigits(t)
+	spec := jobOf(t, facts, raw, func(s *run.Spec) { s.Model = run.Model{Layers: []string{"conv 512", "relu", "conv 512"}} }).Spec.Model
+	for capacity, fits := range map[int]bool{512: true, 2048: false} { // 6 and 22 GiB, of which 1 and 3 are weights and activations
+		net, err := chainOf(spec, facts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkSize(net, net.parameters(), facts.Features(), capacity); (err == nil) != fits || !fits && domain.KindOf(err) != domain.KindInvalid {
+			t.Errorf("batches of %d rows: %v", capacity, err)
+		}
+	}
+}

@@ -133,9 +133,9 @@ func elements(t safetensors.Tensor) int {
 }
 
 // checkSize refuses a model that needs more than MaxBytes: weights, gradients and optimizer state, and for each row of a
-// batch its input and two values with gradient a unit.
+// batch its input and two values with gradient a unit, and what a layer works in besides.
 func checkSize(net chain, list []parameter, features, capacity int) error {
-	params, units := 0.0, float64(features)
+	params, units, besides := 0.0, float64(features), 0.0
 	for _, p := range list {
 		n := 1.0
 		for _, d := range p.Shape {
@@ -145,8 +145,11 @@ func checkSize(net chain, list []parameter, features, capacity int) error {
 	}
 	for _, l := range net {
 		units += float64(l.units())
+		if c, ok := l.(conv); ok {
+			besides += c.ConvBytes(c.out.Channels, capacity)
+		}
 	}
-	if need := 16*params + 16*units*float64(capacity); need > MaxBytes {
+	if need := 16*params + 16*units*float64(capacity) + besides; need > MaxBytes {
 		return domain.Invalid(opOpen, fmt.Sprintf("%.0f parameters and batches of %d rows need %.1f GiB, the built-in trainer takes %d GiB",
 			params, capacity, need/(1<<30), MaxBytes>>30), "use narrower layers or a smaller batch")
 	}

@@ -43,13 +43,27 @@ func Conv(t *Tape, x, w, b *Tensor, g Window) *Tensor {
 	out := b.Width()
 	c := &conv{Window: g, tape: t, x: x, w: w, b: b, out: out, places: g.outHeight() * g.outWidth(), depth: g.Kernel * g.Kernel * g.Channels}
 	domain.Assert(x.Width() == g.Channels*g.Height*g.Width && w.Width() == out*c.depth, "a convolution's tensors fit its window")
-	c.tile = max(1, min(t.capacity, tileValues/(c.places*c.depth)))
+	c.tile = g.tile(t.capacity)
 	c.turned = aligned(w.Width())
 	c.partial = make([][]float32, tiles(t.capacity, c.tile))
 	c.cols = make([][]float32, maxLanes)
 	c.y = t.Activation(c.places*out, true)
 	t.Record(c)
 	return c.y
+}
+
+// tile is how many rows of a batch one piece of work holds.
+func (w Window) tile(capacity int) int {
+	return max(1, min(capacity, tileValues/(w.outHeight()*w.outWidth()*w.Kernel*w.Kernel*w.Channels)))
+}
+
+// ConvBytes is the memory that a convolution to out channels needs beside its tensors, in batches of at most capacity rows: its part of
+// the gradient for every tile, the unrolled windows of every lane, and the turned weight.
+func (w Window) ConvBytes(out, capacity int) float64 {
+	places, depth := float64(w.outHeight()*w.outWidth()), float64(w.Kernel*w.Kernel*w.Channels)
+	parts, weight := tiles(capacity, w.tile(capacity)), depth*float64(out)
+	windows := 2 * float64(w.tile(capacity)) * places * depth
+	return 4 * (float64(parts)*(weight+float64(out)) + float64(min(parts, maxLanes))*windows + weight)
 }
 
 // turn reorders the weight's channels behind the window's places, or back, adding.

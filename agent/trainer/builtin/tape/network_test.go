@@ -166,9 +166,11 @@ func TestBatchNormCommits(t *testing.T) {
 	}
 	tp.Resize(1)
 	tp.Forward()
+	mean, variance := m.Data[0], v.Data[0]
+	m.Data[0], v.Data[0] = mean/2, variance/2 // decay
 	n.Commit()
-	if math.Abs(float64(m.Data[0])-0.3) > 1e-6 {
-		t.Error("a batch of one moves the statistics")
+	if m.Data[0] != mean || v.Data[0] != variance {
+		t.Errorf("a batch of one moves the statistics from %v, %v to %v, %v", mean, variance, m.Data[0], v.Data[0])
 	}
 }
 
@@ -196,6 +198,31 @@ func TestBitsAtAnyNumberOfProcessors(t *testing.T) {
 	for _, procs := range []int{2, 7} {
 		if !slices.Equal(one, grads(procs)) {
 			t.Errorf("%d processors give other bits than one", procs)
+		}
+	}
+}
+
+// What a convolution says that it needs is what it takes.
+func TestConvBytes(t *testing.T) {
+	for _, g := range []Window{{Channels: 3, Height: 8, Width: 8, Kernel: 3, Stride: 1, Pad: 1}, {Channels: 16, Height: 40, Width: 40, Kernel: 5, Stride: 2, Pad: 2}} {
+		const rows, out = 37, 4
+		tp, p := New(rows), NewParams(out*g.Kernel*g.Kernel*g.Channels+out)
+		x := tp.Activation(g.Channels*g.Height*g.Width, true)
+		Conv(tp, x, p.Take(out*g.Kernel*g.Kernel*g.Channels), p.Take(out), g)
+		tp.Train(true)
+		tp.Forward()
+		tp.Backward()
+		c := tp.ops[0].(*conv)
+		took, scratch := len(c.turned), 0
+		for _, part := range c.partial {
+			took += len(part)
+		}
+		for _, lane := range c.cols {
+			scratch = max(scratch, len(lane))
+		}
+		lanes := min(len(c.partial), maxLanes) // as many as the largest machine has
+		if said := g.ConvBytes(out, rows); said != float64(4*(took+lanes*scratch)) {
+			t.Errorf("%+v: %v bytes said, %d taken", g, said, 4*(took+lanes*scratch))
 		}
 	}
 }

@@ -150,7 +150,9 @@ func (n *BatchNorm) Forward() {
 	if n.byBatch {
 		n.measure(float64(count))
 	} else {
-		n.fresh = false
+		n.fresh = n.tape.training // they stay as they are, whatever the optimizer's step does to them
+		copy(n.nextMean, n.runMean.Data)
+		copy(n.nextVar, n.runVar.Data)
 		for c := range n.channels {
 			n.mean[c], n.inverse[c] = n.runMean.Data[c], float32(1/math.Sqrt(float64(n.runVar.Data[c])+normEpsilon))
 		}
