@@ -96,20 +96,22 @@ func (c *Core) Explain(w Wish, now time.Time) (Explanation, error) {
 // parts groups the places by machine, and adds the machines of which the planner knows nothing yet.
 func (c *Core) parts(e *Explanation, places []plan.Place) {
 	e.Machines = []MachinePart{}
+	of := map[domain.MachineID][]plan.Place{} // only looked up
+	for _, place := range places {
+		id := place.Slot.Machine()
+		of[id] = append(of[id], place)
+	}
 	for _, id := range slices.Sorted(slices.Values(c.fold.order)) {
 		m := c.fold.machines[id]
 		if m.Standing == machine.Revoked {
 			continue
 		}
-		p := MachinePart{Machine: id, Name: m.Name, Slots: []plan.Place{}}
+		p := MachinePart{Machine: id, Name: m.Name, Slots: append([]plan.Place{}, of[id]...)}
 		if m.Bench != nil {
 			p.Link = forecast.Link{Up: m.Bench.Up, Down: m.Bench.Down}
 		}
-		for _, place := range places {
-			if place.Slot.Machine() == id {
-				p.Slots = append(p.Slots, place)
-			}
-			if place.Slot.Machine() == id && place.Role != plan.Out {
+		for _, place := range p.Slots {
+			if place.Role != plan.Out {
 				e.Slots++
 			}
 		}
@@ -136,6 +138,10 @@ func (c *Core) reckon(e *Explanation, st *run.State, snap *plan.Snapshot, w Wish
 		UpBits: merge.BitsPerValue(merge.Codec(st.Spec.Codec)), DownBits: merge.BitsPerValue(merge.Codec(cmp.Or(st.Spec.Down(), run.CodecFP32))),
 		Options: options(st.Spec), Hub: w.Hub, Most: int64(min(run.MaxRoundChunks, run.TotalChunks(st.Spec, st.Data))),
 	}
+	speeds := map[domain.SlotID]float64{} // of slots that train now; only looked up
+	for _, slot := range snap.Slots {
+		speeds[slot.ID] = slot.Speed
+	}
 	for i := range e.Machines {
 		p := &e.Machines[i]
 		worker := forecast.Worker{Name: cmp.Or(p.Name, string(p.Machine)), Link: p.Link}
@@ -144,7 +150,7 @@ func (c *Core) reckon(e *Explanation, st *run.State, snap *plan.Snapshot, w Wish
 				continue
 			}
 			worker.Slots++
-			worker.Speed += c.speedFor(st, place, e.Params, snap)
+			worker.Speed += c.speedFor(st, place, e.Params, speeds)
 		}
 		if worker.Slots > 0 {
 			r.Workers = append(r.Workers, worker)
@@ -171,13 +177,9 @@ const flopsPerParameter = 6
 
 // speedFor is the slot's speed in this run: measured while it holds its lease, else reckoned for built-in models from the machine's
 // benchmark. Speeds in other runs say nothing.
-func (c *Core) speedFor(st *run.State, p plan.Place, params int64, snap *plan.Snapshot) float64 {
-	if p.Role == plan.Works {
-		for i := range snap.Slots {
-			if snap.Slots[i].ID == p.Slot && snap.Slots[i].Speed > 0 {
-				return snap.Slots[i].Speed
-			}
-		}
+func (c *Core) speedFor(st *run.State, p plan.Place, params int64, speeds map[domain.SlotID]float64) float64 {
+	if p.Role == plan.Works && speeds[p.Slot] > 0 {
+		return speeds[p.Slot]
 	}
 	builtin := st.Spec.Trainer == run.Builtin
 	if !builtin || params <= 0 {
