@@ -168,7 +168,7 @@ func New(cfg Config) *Gateway {
 	g := &Gateway{
 		cfg: cfg, door: cfg.Door, enrolments: rate.NewLimiter(enrolPerSecond, enrolBurst),
 		sockets: newAdmission(maxWebsockets, maxWebsocketsByIP), parts: newPartsInFlight(), replays: make(chan struct{}, 1), streams: newAdmission(maxStreams, maxStreamsByIP),
-		links: newAdmission(maxLinkTests, maxLinkTests), downloads: newAdmission(maxDownloads, maxDownloadsByIP),
+		links: newAdmission(maxLinkTests, maxLinkTestsByIP), downloads: newAdmission(maxDownloads, maxDownloadsByIP),
 		storeSaid: rate.Sometimes{First: 1, Interval: storeSaidEvery},
 	}
 	if g.door == nil {

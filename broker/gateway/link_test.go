@@ -3,7 +3,9 @@ package gateway_test
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -39,44 +41,94 @@ func TestLinkMovesBytesThatNobodyKeeps(t *testing.T) {
 	}
 }
 
-// Two machines measure at a time; a third is told to come again, and may when one has ended.
+// from is a client at another address of this machine.
+func (r *rig) from(ip string) *http.Client {
+	way := r.http.Transport.(*http.Transport).Clone()
+	way.DialContext = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}).DialContext
+	r.t.Cleanup(way.CloseIdleConnections)
+	return &http.Client{Transport: way}
+}
+
+// Two machines measure at a time, of one address one; others are told to come again, and may when one has ended.
 func TestFewMeasureAtATime(t *testing.T) {
 	r := newRig(t, nil)
 	key, _ := r.enrol("box")
 	proof := r.proof(key, identity.AudienceBlobs, time.Now())
-	var ends []func()
-	for range 2 {
-		from, to := io.Pipe()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://"+r.addr+"/link", from)
-		r.must(err)
-		req.ContentLength = 2
+	ask := func(c *http.Client, method string, body io.Reader, n int64) (int, error) {
+		req, err := http.NewRequestWithContext(t.Context(), method, "https://"+r.addr+"/link", body)
+		if err != nil {
+			return 0, err
+		}
+		req.ContentLength = n
 		req.Header.Set("Authorization", "Bearer "+proof)
+		resp, err := c.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		return resp.StatusCode, resp.Body.Close()
+	}
+	one, two, three := r.from("127.0.0.1"), r.from("127.0.0.2"), r.from("127.0.0.3")
+	measure := func(c *http.Client) (end func()) {
+		from, to := io.Pipe()
 		over := make(chan error, 1)
 		go func() {
-			resp, err := r.http.Do(req)
-			if err == nil {
-				resp.Body.Close()
-			}
+			_, err := ask(c, http.MethodPut, from, 2)
 			over <- err
 		}()
-		_, err = to.Write([]byte("a"))
+		_, err := to.Write([]byte("a"))
 		r.must(err)
-		ends = append(ends, func() { to.Write([]byte("b")); to.Close(); r.must(<-over) })
-	}
-	full := func() bool {
-		return r.call(http.MethodHead, "/link", proof, "").status == http.StatusServiceUnavailable
+		return func() { to.Write([]byte("b")); to.Close(); r.must(<-over) }
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for !full() { // the requests above are on their way
-		r.must(ctx.Err())
+	until := func(c *http.Client, want int) { // the requests are on their way
+		t.Helper()
+		for {
+			got, err := ask(c, http.MethodHead, nil, 0)
+			r.must(err)
+			if got == want {
+				return
+			}
+			r.must(ctx.Err())
+		}
 	}
-	ends[0]()
-	for full() {
-		r.must(ctx.Err())
-	}
-	ends[1]()
+	endOne := measure(one)
+	until(one, http.StatusServiceUnavailable)
+	until(two, http.StatusOK) // one machine keeps nobody else from it
+	endTwo := measure(two)
+	until(three, http.StatusServiceUnavailable)
+	endOne()
+	until(three, http.StatusOK)
+	until(one, http.StatusOK)
+	endTwo()
 }
+
+// Who sends or takes nothing for a while gives its place to others.
+func TestMeasuringEnds(t *testing.T) {
+	r := newRig(t, nil)
+	key, _ := r.enrol("box")
+	proof := r.proof(key, identity.AudienceBlobs, time.Now())
+	for _, method := range []string{http.MethodHead, http.MethodPut} {
+		began, w := time.Now(), &limited{ResponseRecorder: httptest.NewRecorder()}
+		req := httptest.NewRequestWithContext(t.Context(), method, "/link", nil)
+		req.Header.Set("Authorization", "Bearer "+proof)
+		r.front.Handler().ServeHTTP(w, req)
+		for what, end := range map[string]time.Time{"reading": w.read, "writing": w.write} {
+			if left := end.Sub(began); w.Code != http.StatusOK || left < 9*time.Second || left > 15*time.Second {
+				t.Errorf("%s: %d, %s ends after %s", method, w.Code, what, left)
+			}
+		}
+	}
+}
+
+// limited keeps the ends that were set for a request.
+type limited struct {
+	*httptest.ResponseRecorder
+	read, write time.Time
+}
+
+func (l *limited) SetReadDeadline(t time.Time) error  { l.read = t; return nil }
+func (l *limited) SetWriteDeadline(t time.Time) error { l.write = t; return nil }
 
 func TestAMachineIsMeasuredOnDemand(t *testing.T) {
 	r := newRig(t, nil)
