@@ -4,26 +4,26 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
 
 	"tensorturn/domain"
+	"tensorturn/domain/permute"
 )
 
 // Link measures the way to the hub over the same connections as its blobs: HEAD, GET and PUT /link. It is bench.Link.
-type Link struct {
-	http *HTTPBlobs
-	fill func() []byte
-}
+type Link struct{ http *HTTPBlobs }
 
 // NewLink makes a Link beside h.
-func NewLink(h *HTTPBlobs) *Link { return &Link{http: h, fill: sync.OnceValue(noise)} }
+func NewLink(h *HTTPBlobs) *Link { return &Link{http: h} }
 
-// noise are bytes that no proxy on the way makes fewer.
-func noise() []byte {
-	out, state := make([]byte, domain.MaxPartBytes), uint64(1)
-	for i := range out {
-		state = state*6364136223846793005 + 1442695040888963407
-		out[i] = byte(state >> 56)
+// noiseBlock is repeated in what is sent: it is longer than proxies on the way look back, which would make the bytes fewer.
+const noiseBlock = 64 << 10
+
+// noise gives n such bytes. They are made for one request and not kept: a machine measures its link once in a while.
+func noise(n int) []byte {
+	out := make([]byte, n)
+	permute.NewSource(1).Fill(out[:min(n, noiseBlock)])
+	for at := noiseBlock; at < n; {
+		at += copy(out[at:], out[:noiseBlock])
 	}
 	return out
 }
@@ -36,7 +36,7 @@ func (l *Link) Trip(ctx context.Context) error {
 
 // Send moves n bytes to the hub, at most domain.MaxPartBytes.
 func (l *Link) Send(ctx context.Context, n int) error {
-	_, err := l.http.do(ctx, http.MethodPut, "/link", l.fill()[:n], maxReplyBytes, nil)
+	_, err := l.http.do(ctx, http.MethodPut, "/link", noise(n), maxReplyBytes, nil)
 	return wrapped("send bytes to the hub", err)
 }
 

@@ -266,3 +266,21 @@ func TestABusyMachineIsMeasuredLater(t *testing.T) {
 		t.Fatalf("%+v %v", s, err)
 	}
 }
+
+// What a killed agent has left of its benchmark is overwritten and goes with the next one's end.
+func TestDiskLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, diskFile), []byte("of a killed agent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := New(Options{Dir: dir, Vitals: vitals, Load: idle})
+	var s machine.Score
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.disk(ctx, &s); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"tensorturn/domain"
 	"tensorturn/domain/machine"
+	"tensorturn/domain/permute"
 )
 
 // load looks at the cores for a moment. Where the system does not say, they are idle.
@@ -96,22 +98,22 @@ func best(ctx context.Context, limit time.Duration, f func() float64) (top float
 	return top
 }
 
+// diskFile is written to measure the disk. Its name is fixed: what an agent that was killed has left is overwritten by the next one.
+const diskFile = "bench.tmp"
+
 // disk measures writing a file, its way to the disk included. Where little is free it is left alone.
 func (b *Bench) disk(ctx context.Context, s *machine.Score) error {
 	if v, _ := b.opts.Vitals(); v.Disk.Total > 0 && v.Disk.Free < diskSpare {
 		return domain.Conflict("measure the disk", "less than 2 GiB of it are free", "")
 	}
-	f, err := os.CreateTemp(b.opts.Dir, "bench-*")
+	f, err := os.OpenFile(filepath.Join(b.opts.Dir, diskFile), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	block, noise := make([]byte, diskBlock), uint64(1)
-	for i := range block { // nothing that a file system compresses
-		noise = noise*6364136223846793005 + 1442695040888963407
-		block[i] = byte(noise >> 56)
-	}
+	block := make([]byte, diskBlock)
+	permute.NewSource(1).Fill(block) // nothing that a file system compresses
 	began, wrote := time.Now(), 0
 	for ctx.Err() == nil && wrote < diskBytes && time.Since(began) < diskTime {
 		if _, err := f.Write(block); err != nil {

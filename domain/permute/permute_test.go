@@ -1,6 +1,8 @@
 package permute_test
 
 import (
+	"bytes"
+	"compress/flate"
 	"slices"
 	"testing"
 
@@ -124,5 +126,25 @@ func BenchmarkChunkOfLargeEpoch(b *testing.B) {
 	dst := make([]int, 0, 512)
 	for i := 0; b.Loop(); i++ {
 		dst = o.Append(dst[:0], i%190_000*512, 512)
+	}
+}
+
+// Bytes are those of the numbers, to the last one, and no compressor makes them fewer.
+func TestFill(t *testing.T) {
+	got := make([]byte, 11)
+	new(permute.Source).Fill(got)
+	if d := cmp.Diff([]byte{0xaf, 0xcd, 0x1d, 0x7b, 0x39, 0xa8, 0x20, 0xe2, 0xf4, 0x65, 0xb9}, got); d != "" {
+		t.Error(d)
+	}
+	long, out := make([]byte, 64<<10), bytes.Buffer{}
+	permute.NewSource(1).Fill(long)
+	w, err := flate.NewWriter(&out, flate.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Write(append(long, long...)) // as the block of a transfer is repeated
+	w.Close()
+	if out.Len() < 2*len(long) {
+		t.Errorf("%d bytes are compressed to %d", 2*len(long), out.Len())
 	}
 }

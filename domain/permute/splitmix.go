@@ -1,6 +1,9 @@
 package permute
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // golden is 2^64 divided by the golden ratio, made odd: SplitMix64's increment (Steele, Lea, Flood 2014, "Fast
 // splittable pseudorandom number generators", figure 17).
@@ -51,6 +54,18 @@ func (s *Source) Below(n uint64) uint64 {
 
 // Float64 is uniform over [0, 1) in steps of 2^-53.
 func (s *Source) Float64() float64 { return float64(s.Uint64()>>11) * (1.0 / (1 << 53)) }
+
+// Fill fills b with the next numbers, little-endian: bytes that nothing on the way makes fewer.
+func (s *Source) Fill(b []byte) {
+	for ; len(b) >= 8; b = b[8:] {
+		binary.LittleEndian.PutUint64(b, s.Uint64())
+	}
+	if len(b) > 0 {
+		var last [8]byte
+		binary.LittleEndian.PutUint64(last[:], s.Uint64())
+		copy(b, last[:])
+	}
+}
 
 // Shuffle puts v into a uniformly drawn order (Fisher–Yates, from the end).
 func (s *Source) Shuffle(v []int) {
