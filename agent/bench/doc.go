@@ -11,7 +11,7 @@ package bench
 
 import "time"
 
-// Shares of a benchmark, machine.BenchLimit in all. Loading torch comes on top, and has a limit of its own.
+// Shares of a benchmark: 20 s in all on an idle machine. Loading torch comes on top, and has a limit of its own.
 const (
 	matrixTime = 1500 * time.Millisecond
 	memoryTime = 700 * time.Millisecond

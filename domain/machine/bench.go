@@ -1,9 +1,7 @@
 package machine
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -16,13 +14,12 @@ const Slump = 0.7
 
 // Limits of benchmarks.
 const (
-	UsualOf         = 5                // measurements whose median is what a machine usually does
-	MaxBenchDevices = MaxGPUs + 1      // every GPU and the CPU
-	MaxBenchLeft    = 16               // sentences about what was not measured
-	maxBenchSeconds = 24 * 3600        // beyond it an agent's clock is broken
-	maxUsual        = 4 * MaxGPUs      // remembered series; the oldest go: GPUs that were sold
-	MaxScore        = 1e18             // of any figure: faster is no machine
-	BenchLimit      = 20 * time.Second // of one benchmark on an idle machine
+	UsualOf         = 5           // measurements whose median is what a machine usually does
+	MaxBenchDevices = MaxGPUs + 1 // every GPU and the CPU
+	MaxBenchLeft    = 16          // sentences about what was not measured
+	maxBenchSeconds = 24 * 3600   // beyond it an agent's clock is broken
+	maxUsual        = 4 * MaxGPUs // remembered series; the oldest go: GPUs that were sold
+	MaxScore        = 1e18        // of any figure: faster is no machine
 )
 
 // Figure names what a benchmark measures.
@@ -187,7 +184,7 @@ func (c Score) wrong() string {
 		return "its times are no times"
 	}
 	for _, f := range c.figures() {
-		if !(f.Value >= 0 && f.Value <= MaxScore) || math.IsNaN(f.Value) {
+		if !(f.Value >= 0 && f.Value <= MaxScore) {
 			return fmt.Sprintf("a %s of %g", f.Figure, f.Value)
 		}
 	}
@@ -246,13 +243,13 @@ func (s *State) evolveBench(d *Benchmarked, at time.Time) {
 		if f.Value == 0 || slow {
 			continue
 		}
-		i := slices.IndexFunc(next, func(u Usual) bool { return u.Device == f.Device && u.Figure == f.Figure })
-		if i < 0 {
-			next = append(next, Usual{Device: f.Device, Figure: f.Figure, Values: []float64{f.Value}})
-			continue
+		var v []float64
+		if i := slices.IndexFunc(next, func(u Usual) bool { return u.Device == f.Device && u.Figure == f.Figure }); i >= 0 {
+			v = next[i].Values
+			next = slices.Delete(next, i, i+1) // what is measured moves to the end: series that are not measured any more go first
 		}
-		v := append(slices.Clone(next[i].Values), f.Value)
-		next[i].Values = v[max(0, len(v)-UsualOf):]
+		v = append(slices.Clone(v), f.Value)
+		next = append(next, Usual{Device: f.Device, Figure: f.Figure, Values: v[max(0, len(v)-UsualOf):]})
 	}
 	s.Usual = next[max(0, len(next)-maxUsual):]
 }
@@ -288,12 +285,4 @@ func Amount(v float64, unit string) string {
 		}
 	}
 	return fmt.Sprintf("%.3g %s", v, unit)
-}
-
-// Best gives the device with the most floating point operations per second.
-func (c Score) Best() (DeviceScore, bool) {
-	if len(c.Devices) == 0 {
-		return DeviceScore{}, false
-	}
-	return slices.MaxFunc(c.Devices, func(a, b DeviceScore) int { return cmp.Compare(a.Flops, b.Flops) }), true
 }
