@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
@@ -86,8 +87,8 @@ func decideEvaluation(s *State, c RecordEvaluation) ([]event.Data, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Samples < 1 || !(c.Accuracy >= 0 && c.Accuracy <= 1) || !finite(c.Loss) || c.R2 != nil && !finite(*c.R2) || c.MAE != nil && !(finite(*c.MAE) && *c.MAE >= 0) {
-		return evaluationFailed(s, l, fmt.Sprintf("accuracy %v and loss %v on %d samples are no measurement", c.Accuracy, c.Loss, c.Samples), nil), nil
+	if why := c.noMeasurement(); why != "" {
+		return evaluationFailed(s, l, why, nil), nil
 	}
 	facts := []event.Data{
 		&Evaluated{Round: s.Evaluation.Round, Slot: c.Slot, Epoch: c.Epoch, Model: s.Evaluation.Model,
@@ -98,6 +99,31 @@ func decideEvaluation(s *State, c RecordEvaluation) ([]event.Data, error) {
 		facts = append(facts, &Completed{Model: s.Base, Samples: s.Counted, Evaluated: true})
 	}
 	return facts, nil
+}
+
+// noMeasurement names the figures that cannot have been measured, "" when all can.
+func (c RecordEvaluation) noMeasurement() string {
+	var out []string
+	see := func(fine bool, name string, v float64) {
+		if !fine {
+			out = append(out, fmt.Sprintf("%s %v", name, v))
+		}
+	}
+	see(c.Accuracy >= 0 && c.Accuracy <= 1, "accuracy", c.Accuracy)
+	see(finite(c.Loss), "loss", c.Loss)
+	if c.R2 != nil {
+		see(finite(*c.R2), "R²", *c.R2)
+	}
+	if c.MAE != nil {
+		see(finite(*c.MAE) && *c.MAE >= 0, "mean absolute error", *c.MAE)
+	}
+	switch {
+	case len(out) > 0:
+		return fmt.Sprintf("%s on %d samples: that is no measurement", strings.Join(out, ", "), c.Samples)
+	case c.Samples < 1:
+		return fmt.Sprintf("%d samples: that is no measurement", c.Samples)
+	}
+	return ""
 }
 
 // decideFailTask counts an error of the trainer. The lease ends with it; the last allowed one ends the run, or the

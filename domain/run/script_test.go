@@ -88,7 +88,12 @@ func (p *player) reports(a args) []run.Command {
 		c.Round = a.int("round", c.Round)
 		return one(c)
 	case "evaluation":
-		return one(run.RecordEvaluation{Slot: a.slot(0), Epoch: p.under(a), Samples: 25, Accuracy: a.float("accuracy", 0.9), Loss: a.float("loss", 0.3)})
+		c := run.RecordEvaluation{Slot: a.slot(0), Epoch: p.under(a), Samples: 25, Accuracy: a.float("accuracy", 0.9), Loss: a.float("loss", 0.3)}
+		if a.keys["r2"] != "" {
+			r2, mae := a.float("r2", 0), a.float("mae", 0)
+			c.R2, c.MAE = &r2, &mae
+		}
+		return one(c)
 	case "fail":
 		return one(run.FailTask{Slot: a.slot(0), Epoch: p.under(a), Error: a.rest(1)})
 	}

@@ -47,7 +47,8 @@ type Spec struct {
 	Outer     Outer     `yaml:"outer" json:"outer" msgpack:"outer"`
 	Codec     Codec     `yaml:"codec" json:"codec" msgpack:"codec"`
 	// CodecDown is how the next base reaches machines that hold the one before: as an increment in int8 or e3m0, or whole
-	// (fp32, the default). What the code loses the hub adds again at the next merge.
+	// (fp32, the default: the one that a resolved spec leaves empty, so that specs recorded before it are resolved ones). What
+	// the code loses the hub adds again at the next merge.
 	CodecDown Codec `yaml:"codec_down" json:"codec_down,omitempty" msgpack:"codec_down,omitempty"`
 	// MaxChunksPerContribution limits how many chunks one delta may hold; 0 is unlimited.
 	MaxChunksPerContribution int `yaml:"max_chunks_per_contribution" json:"max_chunks_per_contribution" msgpack:"max_chunks"`
@@ -92,7 +93,7 @@ func (s *Spec) Down() Codec {
 // Data says where the samples are and what they are.
 type Data struct {
 	Path    string  `yaml:"path" json:"path" msgpack:"path"`          // the file as the owner named it, for people
-	Label   string  `yaml:"label" json:"label" msgpack:"label"`       // column name, or "last"
+	Label   string  `yaml:"label" json:"label" msgpack:"label"`       // column name, "first" or "last"
 	Holdout float64 `yaml:"holdout" json:"holdout" msgpack:"holdout"` // fraction held out, stratified, seeded
 
 	// Format is what the file holds: FormatCSV, FormatIDX or FormatText. A client that is told nothing looks at the file and
