@@ -2,6 +2,7 @@ package domain
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -28,7 +29,7 @@ func ParseSize(text string) (uint64, error) {
 	return 0, fmt.Errorf("%q is no size: write for example 16GiB", Clip(text, MaxNameLength))
 }
 
-// FormatSize says a number of bytes for people: two digits of the largest unit that it fills.
+// FormatSize says a number of bytes for people: in the largest unit that it fills, with one decimal where that is not 0.
 func FormatSize(n uint64) string {
 	for _, u := range [...]struct {
 		name string
@@ -42,4 +43,13 @@ func FormatSize(n uint64) string {
 		return "1 byte"
 	}
 	return strconv.FormatUint(n, 10) + " bytes"
+}
+
+// Figure writes a number for people: three digits are what a measurement is worth.
+func Figure(x float64) string {
+	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	digits := max(0, 2-int(math.Floor(math.Log10(math.Abs(x)))))
+	return strconv.FormatFloat(math.Round(x*math.Pow10(digits))/math.Pow10(digits), 'f', -1, 64)
 }

@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"strconv"
 
 	"tensorturn/domain"
 )
@@ -235,7 +234,7 @@ func (r *Round) without(c *Cost) []Advice {
 		n := next.cost()
 		now, then := pace(r.Samples, c), pace(r.Samples, &n)
 		if n.Share > c.Share && then > now*(1+worth) {
-			return []Advice{{Text: fmt.Sprintf("without %s, whose link is the narrow one: %s samples/s instead of %s", w.Name, figure(then), figure(now)), Share: n.Share}}
+			return []Advice{{Text: fmt.Sprintf("without %s, whose link is the narrow one: %s samples/s instead of %s", w.Name, domain.Figure(then), domain.Figure(now)), Share: n.Share}}
 		}
 	}
 	return nil
@@ -270,20 +269,11 @@ func (c *Cost) Lines() []string {
 func seconds(s float64) string {
 	switch {
 	case s >= 5400:
-		return figure(s/3600) + " h"
+		return domain.Figure(s/3600) + " h"
 	case s >= 180:
-		return figure(s/60) + " min"
+		return domain.Figure(s/60) + " min"
 	case s < 1:
-		return figure(s*1000) + " ms"
+		return domain.Figure(s*1000) + " ms"
 	}
-	return figure(s) + " s"
-}
-
-// figure writes a number with three digits: more than a measurement is worth.
-func figure(x float64) string {
-	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
-		return strconv.FormatFloat(x, 'g', -1, 64)
-	}
-	digits := max(0, 2-int(math.Floor(math.Log10(math.Abs(x)))))
-	return strconv.FormatFloat(math.Round(x*math.Pow10(digits))/math.Pow10(digits), 'f', -1, 64)
+	return domain.Figure(s) + " s"
 }

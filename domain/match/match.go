@@ -133,8 +133,8 @@ func (n *Need) gpu(m *Machine, slot int) string {
 	case !named(g.Name, n.GPU.Model):
 		return fmt.Sprintf("its GPU is %s, the run wants %s", g.Name, n.GPU.Model)
 	}
-	if share, sharers := n.share(m, g); !enough(share, n.GPU.Memory.Bytes()) {
-		return fmt.Sprintf("%s, the run wants %s", room(g, share, sharers), domain.FormatSize(n.GPU.Memory.Bytes()))
+	if part, sharers := share(m, g); !enough(part, n.GPU.Memory.Bytes()) {
+		return fmt.Sprintf("%s, the run wants %s", room(g, part, sharers), domain.FormatSize(n.GPU.Memory.Bytes()))
 	}
 	alike := 0
 	for i := range m.Vitals.GPUs {
@@ -161,7 +161,7 @@ func (n *Need) wish() string {
 }
 
 // share is what one slot has of its GPU's memory, and how many slots share it.
-func (n *Need) share(m *Machine, g *machine.GPU) (bytes uint64, sharers int) {
+func share(m *Machine, g *machine.GPU) (bytes uint64, sharers int) {
 	for _, uuid := range m.Vitals.SlotGPUs {
 		if uuid == g.UUID {
 			sharers++
@@ -185,8 +185,8 @@ func (n *Need) takes(m *Machine, slot int) string {
 		verb = "a step of the run was measured to take"
 	}
 	if g := m.Vitals.GPU(slot); g != nil && n.Take.Device > 0 {
-		if share, sharers := n.share(m, g); share < n.Take.Device {
-			return fmt.Sprintf("%s, %s %s", room(g, share, sharers), verb, domain.FormatSize(n.Take.Device))
+		if part, sharers := share(m, g); part < n.Take.Device {
+			return fmt.Sprintf("%s, %s %s", room(g, part, sharers), verb, domain.FormatSize(n.Take.Device))
 		}
 	}
 	total := m.Vitals.Memory.Total

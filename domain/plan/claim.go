@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 
+	"tensorturn/domain"
 	"tensorturn/domain/run"
 )
 
@@ -103,7 +104,7 @@ func (b *board) giveUp(w *worker) bool {
 	if own <= others+b.price(w) {
 		return false
 	}
-	b.do(run.ReturnShard{Slot: w.ID, Reason: fmt.Sprintf("the others are done with all, its %s too, in %s s, this slot with one in %s s", count(n), figure(others), figure(own))})
+	b.do(run.ReturnShard{Slot: w.ID, Reason: fmt.Sprintf("the others are done with all, its %s too, in %s s, this slot with one in %s s", count(n), domain.Figure(others), domain.Figure(own))})
 	b.pool = append(b.pool[:len(b.pool):len(b.pool)], w.shard...)
 	w.shard, w.queue = nil, 0
 	return true

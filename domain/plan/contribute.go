@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 
+	"tensorturn/domain"
 	"tensorturn/domain/run"
 )
 
@@ -25,13 +26,13 @@ func (b *board) contribute() {
 		limit := b.r.Spec.MaxChunksPerContribution
 		switch idle := len(w.claimed) == 0; {
 		case b.near(b.lead(w)):
-			b.ask(w, fmt.Sprintf("%s: %s s of %s s have passed", reasonDeadline, figure(b.age), figure(b.r.Open.Deadline)))
+			b.ask(w, fmt.Sprintf("%s: %s s of %s s have passed", reasonDeadline, domain.Figure(b.age), domain.Figure(b.r.Open.Deadline)))
 		case idle && limit > 0 && w.trained >= limit:
 			b.ask(w, fmt.Sprintf("%s: %s in one contribution", reasonLimit, count(w.trained)))
 		case idle && w.sealed:
 			b.ask(w, fmt.Sprintf("%s: %s trained, and no other may go with them", reasonNothingLeft, count(w.trained)))
 		case idle && len(w.shard) > 0:
-			b.ask(w, fmt.Sprintf("%s: no further chunk ends before it, %s s of %s s have passed", reasonDeadline, figure(b.age), figure(b.r.Open.Deadline)))
+			b.ask(w, fmt.Sprintf("%s: no further chunk ends before it, %s s of %s s have passed", reasonDeadline, domain.Figure(b.age), domain.Figure(b.r.Open.Deadline)))
 		case idle && len(b.pool) == 0:
 			b.ask(w, fmt.Sprintf("%s: %s trained, none to take that would end the round sooner", reasonNothingLeft, count(w.trained)))
 		}

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"fmt"
 
+	"tensorturn/domain"
 	"tensorturn/domain/run"
 )
 
@@ -52,18 +53,18 @@ func (b *board) deal() {
 func (b *board) dealReason(w *worker, q, n int, total float64, start bool) string {
 	switch {
 	case !b.known && b.rated && w.power > 0:
-		return fmt.Sprintf("%d of %s: its share by benchmark, %s GFLOP/s, no speed known", q, count(n), figure(w.power/1e9))
+		return fmt.Sprintf("%d of %s: its share by benchmark, %s GFLOP/s, no speed known", q, count(n), domain.Figure(w.power/1e9))
 	case !b.known && b.rated:
 		return fmt.Sprintf("%d of %s: a mean share, never benchmarked, no speed known", q, count(n))
 	case !b.known:
 		return fmt.Sprintf("%d of %s: an equal share, no speed known", q, count(n))
 	case start:
 		if w.Upload > 0 {
-			return fmt.Sprintf("%d of %s: at %s samples/s, its upload of %s s included, it would finish in %s s", q, count(n), figure(w.speed), figure(w.Upload), figure(b.finish(w, 0, 0)))
+			return fmt.Sprintf("%d of %s: at %s samples/s, its upload of %s s included, it would finish in %s s", q, count(n), domain.Figure(w.speed), domain.Figure(w.Upload), domain.Figure(b.finish(w, 0, 0)))
 		}
-		return fmt.Sprintf("%d of %s for %s of %s samples/s", q, count(n), figure(w.speed), figure(total))
+		return fmt.Sprintf("%d of %s for %s of %s samples/s", q, count(n), domain.Figure(w.speed), domain.Figure(total))
 	}
-	return fmt.Sprintf("%d of %s from the pool: it would finish first, in %s s", q, count(n), figure(b.finish(w, 0, 0)))
+	return fmt.Sprintf("%d of %s from the pool: it would finish first, in %s s", q, count(n), domain.Figure(b.finish(w, 0, 0)))
 }
 
 // fill says how many of n chunks each worker gets when each chunk goes to the one that would be done with it first. It

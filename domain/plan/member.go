@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"tensorturn/domain"
 	"tensorturn/domain/run"
 )
 
@@ -40,7 +41,7 @@ func (b *board) missed() bool {
 	}
 	for i := range b.r.Ensemble.Members {
 		if m := &b.r.Ensemble.Members[i]; !m.Settled() {
-			b.do(run.DropMember{Member: m.Number, Reason: fmt.Sprintf("deadline: %s s of %s s have passed", figure(b.age), figure(d))})
+			b.do(run.DropMember{Member: m.Number, Reason: fmt.Sprintf("deadline: %s s of %s s have passed", domain.Figure(b.age), domain.Figure(d))})
 			return true
 		}
 	}
@@ -151,7 +152,7 @@ func (b *board) handed(w *worker, m *run.Member, at float64) string {
 	if !b.known {
 		return fmt.Sprintf("%s member %d, no speed known", what, m.Number)
 	}
-	return fmt.Sprintf("%s member %d: done in %s s at %s samples/s, sooner than by any other slot", what, m.Number, figure(at), figure(w.speed))
+	return fmt.Sprintf("%s member %d: done in %s s at %s samples/s, sooner than by any other slot", what, m.Number, domain.Figure(at), domain.Figure(w.speed))
 }
 
 // moveLast has the member that would be done last given back, when an idle, faster slot would be done with it so much
@@ -169,7 +170,7 @@ func (b *board) moveLast() {
 		here := v.left / v.speed
 		there := v.left/t.speed + v.Upload + t.Upload + 2*b.sync
 		if here-there > max(float64(moveGain*here), b.sync) {
-			b.ask(v, fmt.Sprintf("moves to %s: done there in %s s, here in %s s", t.ID, figure(there), figure(here)))
+			b.ask(v, fmt.Sprintf("moves to %s: done there in %s s, here in %s s", t.ID, domain.Figure(there), domain.Figure(here)))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tensorturn/domain"
 	"tensorturn/domain/run"
 )
 
@@ -118,9 +119,9 @@ func (b *board) grantOther(w *worker, u run.Unit, round int, reason string) {
 func (b *board) pace(w *worker) string {
 	switch {
 	case w.Speed == 0 && w.power > 0:
-		return fmt.Sprintf("the fastest free slot by benchmark, %s GFLOP/s", figure(w.power/1e9))
+		return fmt.Sprintf("the fastest free slot by benchmark, %s GFLOP/s", domain.Figure(w.power/1e9))
 	case w.Speed == 0:
 		return "the first free slot, no speed known"
 	}
-	return fmt.Sprintf("the fastest free slot at %s samples/s", figure(w.Speed))
+	return fmt.Sprintf("the fastest free slot at %s samples/s", domain.Figure(w.Speed))
 }

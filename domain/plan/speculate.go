@@ -92,7 +92,7 @@ func (b *board) copyAll(v, t *worker, sharers int) {
 	k := b.fits(t, min((len(held)+sharers-1)/sharers, b.room()))
 	why := "is silent"
 	if !v.Suspect {
-		why = fmt.Sprintf("has worked %s s on a chunk of %s s", figure(v.Shown), figure(float64(b.size.of(v.claimed[0]))/v.Speed))
+		why = fmt.Sprintf("has worked %s s on a chunk of %s s", domain.Figure(v.Shown), domain.Figure(float64(b.size.of(v.claimed[0]))/v.Speed))
 	}
 	if k > 0 {
 		b.copy(v, t, held[len(held)-k:], 0, fmt.Sprintf("%s %s and holds %s", v.ID, why, count(len(held))))
@@ -120,8 +120,8 @@ func (b *board) copySlow(v, t *worker) {
 	}
 	if best = b.fits(t, best); best > 0 {
 		chunks := held[len(held)-best:]
-		b.copy(v, t, chunks, gain, fmt.Sprintf("%s would finish its %s in %s s, %s these in %s s", v.ID, count(len(v.claimed)), figure(before), t.ID,
-			figure(b.finish(t, b.size.sum(chunks), best))))
+		b.copy(v, t, chunks, gain, fmt.Sprintf("%s would finish its %s in %s s, %s these in %s s", v.ID, count(len(v.claimed)), domain.Figure(before), t.ID,
+			domain.Figure(b.finish(t, b.size.sum(chunks), best))))
 	}
 }
 

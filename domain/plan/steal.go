@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"tensorturn/domain"
 	"tensorturn/domain/run"
 )
 
@@ -99,8 +100,8 @@ func (b *board) move(v, t *worker, k int, gain float64) {
 	v.shard = v.shard[:n-k]
 	v.queue = b.size.sum(v.shard)
 	b.take(t, loot)
-	reason := fmt.Sprintf("%d of %s: %s would finish in %s s and %s in %s s, now %s s and %s s", k, count(n), v.ID, figure(from), t.ID, figure(to),
-		figure(b.finish(v, 0, 0)), figure(b.finish(t, 0, 0)))
+	reason := fmt.Sprintf("%d of %s: %s would finish in %s s and %s in %s s, now %s s and %s s", k, count(n), v.ID, domain.Figure(from), t.ID, domain.Figure(to),
+		domain.Figure(b.finish(v, 0, 0)), domain.Figure(b.finish(t, 0, 0)))
 	if !b.known {
 		gain, reason = 0, fmt.Sprintf("%d of the %s queued for %s, no speed known", k, count(n), v.ID)
 	}

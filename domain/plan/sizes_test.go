@@ -1,20 +1,11 @@
 package plan
 
 import (
-	"math"
 	"testing"
 
 	"tensorturn/domain"
 	"tensorturn/domain/run"
 )
-
-func TestFigure(t *testing.T) {
-	for x, want := range map[float64]string{0: "0", 1: "1", 12: "12", 1234.5: "1235", 12.345: "12.3", 0.012345: "0.0123", 99.96: "100", 1e9: "1000000000", -3.14159: "-3.14", math.Inf(1): "+Inf"} {
-		if got := figure(x); got != want {
-			t.Errorf("figure(%v) = %q, want %q", x, got, want)
-		}
-	}
-}
 
 // TestSizes compares the quick way to a chunk's samples with the run's own.
 func TestSizes(t *testing.T) {
