@@ -54,6 +54,7 @@ type demoResult struct {
 	Stolen     int           `json:"stolen_chunks"`
 	Requeued   int           `json:"requeued_chunks"`
 	Copied     int           `json:"copied_chunks"`
+	Adopted    int           `json:"adopted_chunks"`
 	Expired    int           `json:"leases_expired"`
 	Replay     string        `json:"replay"`
 	Recomputed int           `json:"rounds_recomputed"`
@@ -155,7 +156,7 @@ func (a *app) demo(ctx context.Context, dir string) (demoResult, error) {
 
 func demoSummary(r runs.Run, v replay.Report, took time.Duration) demoResult {
 	d := demoResult{Expected: r.Ledger.Expected, Counted: r.Ledger.Counted, Rounds: r.Rounds.Merged, Steals: r.Totals.Steals, Stolen: r.Totals.Stolen,
-		Requeued: r.Totals.Requeued, Copied: r.Totals.Copied, Expired: r.Totals.Expired, Replay: v.Verdict, Recomputed: v.Recomputed, Records: v.Records,
+		Requeued: r.Totals.Requeued, Copied: r.Totals.Copied, Adopted: r.Totals.Adopted, Expired: r.Totals.Expired, Replay: v.Verdict, Recomputed: v.Recomputed, Records: v.Records,
 		Seconds: took.Seconds(), Run: r.ID, Slots: r.Slots, Model: r.Model}
 	if n := len(r.Evaluations); n > 0 {
 		e := r.Evaluations[n-1]
@@ -168,7 +169,7 @@ func demoSummary(r runs.Run, v replay.Report, took time.Duration) demoResult {
 func (a *app) showDemo(d demoResult) {
 	a.print("held-out   accuracy %.4f on %d stratified rows that no machine trained on, loss %.4f", d.Accuracy, d.Heldout, d.Loss)
 	a.print("ledger     %d of %d samples counted, each once, although a machine was killed", d.Counted, d.Expected)
-	a.print("scheduler  %s moved %s, %d requeued, %d trained by others as copies; %s expired", count(d.Steals, "steal"), count(d.Stolen, "chunk"), d.Requeued, d.Copied, count(d.Expired, "lease"))
+	a.print("scheduler  %s moved %s, %d requeued, %d given to a second slot as copies; %s expired", count(d.Steals, "steal"), count(d.Stolen, "chunk"), d.Requeued, d.Copied, count(d.Expired, "lease"))
 	a.print("replay     %s: %d of %d merges recomputed from %d records of the log", d.Replay, d.Recomputed, d.Rounds, d.Records)
 	a.print("")
 	a.slotTable(runs.Run{Slots: d.Slots, Ledger: runs.Ledger{Counted: d.Counted}, Spec: demoSpec()})

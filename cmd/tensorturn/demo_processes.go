@@ -16,6 +16,7 @@ import (
 	"tensorturn/broker/gateway"
 	"tensorturn/domain"
 	"tensorturn/domain/run"
+	"tensorturn/projections/runs"
 )
 
 // demoProcesses are the hub and the agents of the demo, each a process of this program. Their output goes to files.
@@ -185,7 +186,7 @@ func (p *demoProcesses) trouble(ctx context.Context, cl *client, id domain.RunID
 	if victim == nil {
 		return nil
 	}
-	killed := false
+	var before *runs.Slot // the victim's row when it was killed
 	for {
 		r, err := cl.run(ctx, string(id))
 		if err != nil {
@@ -197,27 +198,40 @@ func (p *demoProcesses) trouble(ctx context.Context, cl *client, id domain.RunID
 		switch {
 		case r.Phase.Ended():
 			return nil
-		case !killed && r.Ledger.Counted*4 >= r.Ledger.Expected && r.Phase == run.PhaseTraining:
+		case before == nil && r.Ledger.Counted*4 >= r.Ledger.Expected && r.Phase == run.PhaseTraining:
 			for _, s := range r.Slots {
-				if p.isVictim(ctx, cl, s.Slot.Machine()) && s.Holding > 0 && r.Rounds.Counted == 0 {
+				if before == nil && p.isVictim(ctx, cl, s.Slot.Machine()) && s.Holding > 0 && r.Rounds.Counted == 0 {
 					p.app.say("killing %s with SIGKILL: it holds %d trained chunks that nobody has seen", demoVictim, s.Holding)
 					p.kill(victim)
-					killed = true
+					before = s
 				}
 			}
-		case killed && r.Totals.Expired+r.Totals.Copied > 0:
-			if r.Totals.Expired > 0 {
-				p.app.say("its lease has expired, %d chunks are back in the queue; starting %s again", r.Totals.Requeued, demoVictim)
-			} else {
-				p.app.say("the others train copies of its last %d chunks; starting %s again", r.Totals.Copied, demoVictim)
+		case before != nil:
+			if said := lost(*before, r); said != "" {
+				p.app.say("%s; starting %s again", said, demoVictim)
+				_, err := p.agent(demoVictim, demoPool[index].speed)
+				return err
 			}
-			_, err := p.agent(demoVictim, demoPool[index].speed)
-			return err
 		}
 		if pause(ctx, 50*time.Millisecond) != nil {
 			return nil
 		}
 	}
+}
+
+// lost says what has become of the chunks of a slot that was as before when its machine was killed: "" while nothing has. Copies
+// from before and of other slots' chunks are no answer to its death.
+func lost(before runs.Slot, r runs.Run) string {
+	for _, s := range r.Slots {
+		switch {
+		case s.Slot != before.Slot:
+		case s.Expired > before.Expired:
+			return fmt.Sprintf("its lease has expired, %s back in the queue", isAre(s.Requeued-before.Requeued, "chunk"))
+		case s.Copied > before.Copied:
+			return fmt.Sprintf("others were given copies of its last %s", count(s.Copied-before.Copied, "chunk"))
+		}
+	}
+	return ""
 }
 
 func (p *demoProcesses) find(name string) (*process, int) {

@@ -61,7 +61,8 @@ func (a *app) showRun(r runs.Run, waits string) {
 		rows = append(rows, []string{"model", r.Model.Short()}, []string{"parameters", itoa(r.Params)})
 	}
 	rows = append(rows, []string{"steals", fmt.Sprintf("%d (%s)", r.Totals.Steals, count(r.Totals.Stolen, "chunk"))},
-		[]string{"requeued chunks", itoa(r.Totals.Requeued)}, []string{"refused contributions", itoa(r.Totals.Refused)})
+		[]string{"requeued chunks", itoa(r.Totals.Requeued)}, []string{"copied chunks", itoa(r.Totals.Copied)},
+		[]string{"adopted chunks", itoa(r.Totals.Adopted)}, []string{"refused contributions", itoa(r.Totals.Refused)})
 	if e := r.Evaluations; len(e) > 0 {
 		last := e[len(e)-1]
 		rows = append(rows, []string{"held-out", fmt.Sprintf("%s on %s after round %d", last.Figures(), count(last.Samples, "sample"), last.Round)})

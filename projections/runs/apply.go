@@ -36,6 +36,7 @@ func (v *View) apply(r *Run, e event.Envelope) {
 		r.Totals.Requeued += len(d.Requeued)
 		r.left(d.Slot)
 	case *run.ChunksCopied:
+		v.slot(r, d.From).Copied += len(d.Chunks)
 		r.Totals.Copied += len(d.Chunks)
 	case *run.DeltaAdopted:
 		r.Totals.Adopted += len(d.Chunks)

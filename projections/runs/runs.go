@@ -72,6 +72,7 @@ type Slot struct {
 	Refused       int           `json:"refused"`
 	Stole         int           `json:"chunks_stolen"` // chunks it took from others
 	Lost          int           `json:"chunks_lost"`   // chunks others took from it
+	Copied        int           `json:"chunks_copied"` // of its chunks, those given to a second slot too
 	Requeued      int           `json:"requeued_chunks"`
 	Expired       int           `json:"leases_expired"`
 }
@@ -81,7 +82,7 @@ type Totals struct {
 	Steals    int `json:"steals"`          // steal decisions
 	Stolen    int `json:"stolen_chunks"`   // chunks moved by them
 	Requeued  int `json:"requeued_chunks"` // chunks given back because their holder was lost
-	Copied    int `json:"copied_chunks"`   // chunks of silent or slow holders that another slot trained too; one of both counted
+	Copied    int `json:"copied_chunks"`   // chunks of silent or slow holders that were given to a second slot too; one of both counts
 	Adopted   int `json:"adopted_chunks"`  // chunks counted although the lease under which they were trained had ended
 	Expired   int `json:"leases_expired"`
 	Refused   int `json:"refused_contributions"`

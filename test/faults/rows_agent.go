@@ -59,10 +59,10 @@ func agentFrozen(w *world) {
 	r := w.ended(id)
 	after := w.of(r, "a")
 	// What it held goes back when its lease runs out, or is done before that: the other one trains copies and the round closes.
-	if before.Lease != "" || before.Holding != 0 || before.Requeued+r.Totals.Copied < 2 || after.Samples <= before.Samples {
-		w.Errorf("before its return %+v, after %+v, %d copies: want its lease gone, its chunks requeued or copied, and work after its return", before, after, r.Totals.Copied)
+	if before.Lease != "" || before.Holding != 0 || before.Requeued+after.Copied < 2 || after.Samples <= before.Samples {
+		w.Errorf("before its return %+v, after %+v, %d copies: want its lease gone, its chunks requeued or copied, and work after its return", before, after, after.Copied)
 	}
-	w.see("%d chunks requeued, %d trained as copies, %d samples counted after its return", before.Requeued, r.Totals.Copied, after.Samples-before.Samples)
+	w.see("%d chunks requeued, %d given to the other as copies, %d samples counted after its return", before.Requeued, after.Copied, after.Samples-before.Samples)
 }
 
 func allDead(w *world) {

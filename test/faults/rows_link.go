@@ -94,7 +94,7 @@ func oneWay(w *world) {
 	if after.Samples <= before.Samples {
 		w.Errorf("it counts nothing after its return")
 	}
-	w.see("lost, %d chunks requeued, %d copied, back: %d samples more", after.Requeued, r.Totals.Copied, after.Samples-before.Samples)
+	w.see("lost, %d chunks requeued, %d copied, back: %d samples more", after.Requeued, after.Copied, after.Samples-before.Samples)
 }
 
 func resets(w *world) {

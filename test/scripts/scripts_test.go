@@ -171,7 +171,7 @@ func TestAgentKilledWithItsTrainer(t *testing.T) {
 	}
 	r := p.AwaitEnd(id)
 	check(t, p, r)
-	if s := kit.SlotOf(r, victim); s.Expired+r.Totals.Copied < 1 || s.Requeued+r.Totals.Copied < 1 {
+	if s := kit.SlotOf(r, victim); s.Expired+s.Copied < 1 || s.Requeued+s.Copied < 1 {
 		t.Errorf("its row is %+v, and nobody trained copies", s)
 	}
 }
