@@ -15,7 +15,7 @@ help: ## print this list
 build: ## build bin/tensorturn, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/tensorturn ./cmd/tensorturn
 
-build-nvml: ## build bin/tensorturn for this Linux with NVIDIA's library bound in: XID errors, energy, who else computes
+build-nvml: ## build bin/tensorturn for this Linux with NVIDIA's library bound in: XID errors and energy too
 	CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations" $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/tensorturn ./cmd/tensorturn
 
 demo: build ## a hub and three agents on this machine train the digits data, one is killed on the way
@@ -64,7 +64,7 @@ durability: ## KILLS=200 kills and CUTS=50 power cuts of the hub, against what a
 corruption: ## CHANGES=1000 random changes of stored bytes: detected and named, or rebuilt to equal state
 	$(FAULTS) -do corruption -changes $(or $(CHANGES),1000)
 
-churn: ## FAULTS_N=120 kills of hub, agents and trainers in MINUTES=10, and how much of the pool's time counted (LEAST=0.90)
+churn: ## FAULTS_N=120 kills of hub, agents and trainers in MINUTES=10 on MACHINES=8, rounds of SHARE=100 chunks each: how much of the pool's time counted (LEAST=0.90)
 	$(FAULTS) -do churn -faults $(or $(FAULTS_N),120) -minutes $(or $(MINUTES),10) -least $(or $(LEAST),0.90) $(if $(MACHINES),-machines $(MACHINES)) $(if $(SHARE),-share $(SHARE))
 
 soak: ## MINUTES=30 of work with forced failures: memory, descriptors and goroutines of hub and agents stay flat

@@ -19,6 +19,9 @@ func agentCommand(a *app) *cobra.Command {
 // agentDir is the default place of an agent's keys and cache.
 func agentDir() string { return filepath.Join(xdg.DataHome, "tensorturn", "agent") }
 
+// proxyHelp stands in the help of the commands that dial the hub from a machine.
+const proxyHelp = "Where only an HTTP proxy leads out, set HTTPS_PROXY=http://user:password@proxy:3128; NO_PROXY names hosts to reach directly."
+
 const agentKeysFile = "agent.json"
 
 func agentJoin(a *app) *cobra.Command {
@@ -26,7 +29,8 @@ func agentJoin(a *app) *cobra.Command {
 	var slots slotCount
 	c := &cobra.Command{Use: "join URL", Short: "make this machine a member of the pool at URL", Args: args("URL"),
 		Long: "Makes a key on this machine, checks that the hub is the one the token was made for, and enrols.\n" +
-			"The credential lives 24 h; the running agent renews it.",
+			"The credential lives 24 h; the running agent renews it.\n" +
+			proxyHelp,
 		RunE: func(c *cobra.Command, got []string) error {
 			plain, err := readToken(token, tokenFile)
 			if err != nil {

@@ -19,7 +19,8 @@ func agentStart(a *app) *cobra.Command {
 	var token, tokenFile, name, hub, logLevel string
 	c := &cobra.Command{Use: "start", Short: "work for the pool until SIGTERM", Args: args(),
 		Long: "Works for the pool this machine has joined. SIGTERM or Ctrl-C lets it contribute what it has trained before it ends.\n" +
-			"With --hub and a token it joins first when it has not joined yet, so that a container needs one command.",
+			"With --hub and a token it joins first when it has not joined yet, so that a container needs one command.\n" +
+			proxyHelp,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.logger = newLogger(a.terminal, logLevel)
 			if _, err := loadAgent(o.dir); domain.KindOf(err) == domain.KindNotFound && hub != "" {

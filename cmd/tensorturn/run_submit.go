@@ -29,6 +29,9 @@ func runSubmit(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := suits(dry, c.Flags().Changed); err != nil {
+				return err
+			}
 			cl, err := a.client()
 			if err != nil {
 				return err
@@ -63,6 +66,21 @@ func runSubmit(a *app) *cobra.Command {
 	c.Flags().BoolVar(&wait, "wait-for-machine", false, "take the run although no machine of the pool meets its requirements: one may join")
 	c.Flags().StringVar(&id, "id", "", "the run's id; submitting again under one id is safe")
 	return c
+}
+
+// suits refuses flags that would change nothing: those of a dry run without it, and those of a stored run with it.
+func suits(dry bool, given func(flag string) bool) error {
+	for _, flag := range []string{"params", "hub-up", "hub-down"} {
+		if !dry && given(flag) {
+			return domain.Invalid("submit run", "--"+flag+" is for a dry run alone; a run that is stored goes by what was measured", "add --dry-run, or leave it out")
+		}
+	}
+	for _, flag := range []string{"watch", "wait-for-machine"} {
+		if dry && given(flag) {
+			return domain.Invalid("submit run", "--"+flag+" is for a run that is stored, and --dry-run stores nothing", "leave one of them out")
+		}
+	}
+	return nil
 }
 
 // submit packs and uploads the data set and starts the run.
@@ -122,13 +140,13 @@ func (a *app) start(ctx context.Context, cl *client, submitted gateway.SubmitRun
 	return r, err
 }
 
-// upload packs what the trainer works on and stores it as a blob: the CSV, or the owner's code.
+// upload packs what the trainer works on and stores it as a blob: a table, pictures or text, or the owner's code.
 func (a *app) upload(ctx context.Context, cl *client, spec *run.Spec) (run.Dataset, error) {
 	if spec.Trainer == run.Process {
 		return a.packCode(ctx, cl, spec)
 	}
 	if spec.Data.Path == "" {
-		return run.Dataset{}, domain.Invalid("submit run", "data.path is missing", "name the CSV file in the spec")
+		return run.Dataset{}, domain.Invalid("submit run", "data.path is missing", "name a table (CSV), an IDX file of pictures, or text, a file or a folder, in the spec")
 	}
 	if spec.Data.Format == "" {
 		spec.Data.Format = formatOf(spec.Data.Path)

@@ -23,6 +23,9 @@ const (
 	churnChunk = 25 * churnBatch
 )
 
+// churnCap is how many times its length a churn may last until the open round has ended.
+const churnCap = 3
+
 // churnAgent has agents dial as shipped; other rows hurry them.
 var churnAgent = []string{"--reconnect", "0s"}
 
@@ -139,7 +142,13 @@ func (w *world) churned(o options) churned {
 	last := 0 // the round that was open when the time was over: the faults go on until its end
 	for began := time.Now(); ; {
 		<-tick.C
+		if time.Since(began) > churnCap*length {
+			w.Fatalf("round %d has not ended after %d times the length: %s", last, churnCap, length)
+		}
 		if r, ok := w.Show(id); ok {
+			if r.Phase.Ended() {
+				w.Fatalf("the run ended before its time: %s %s", r.Phase, r.Reason)
+			}
 			if last > 0 && r.Rounds.Merged >= last {
 				break
 			}
