@@ -1,6 +1,8 @@
 // Package cache keeps blobs and snapshots on an agent's disk: parts and manifests as content-addressed files, written
 // whole or not at all, checked when they are read, within a size limit by removing what was used longest ago; the
-// deltas of rounds that are not in the log yet are pinned; and per slot the snapshots of chunk boundaries.
+// deltas of rounds that are not in the log yet are pinned; and per slot the snapshots of chunk boundaries, with notes by which
+// the next process knows what an earlier one has trained (each line and each snapshot has a sum; what does not fit it is not
+// believed), and what its coded deltas have lost, in the folder N-losses, which begins empty.
 //
 // It never talks to a network and never decides what is wanted. The agent's workers call it, many at once.
 //

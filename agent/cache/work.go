@@ -7,12 +7,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"tensorturn/domain"
+	"tensorturn/domain/run"
 )
 
 // maxWorkLines bounds the notes of one contribution: twice its chunks (8,192), since a cut has some of them trained again.
@@ -30,7 +32,22 @@ type Line struct {
 	Steps    int             `json:"steps,omitempty"`
 	Seconds  float64         `json:"seconds,omitempty"`
 	Loss     float64         `json:"loss,omitempty"`
-	Sum      string          `json:"sum,omitempty"` // SHA-256 of the snapshot, hexadecimal
+	Sum      string          `json:"sum,omitempty"`   // SHA-256 of the snapshot, hexadecimal
+	Check    uint32          `json:"check,omitempty"` // CRC-32C of the line without it
+}
+
+// check is what Check must be: a disk that gives other bytes than it was given may leave valid JSON of another chunk.
+func (l Line) check() (uint32, error) {
+	l.Check = 0
+	b, err := json.Marshal(l)
+	return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)), err
+}
+
+// sound reports whether the line is as it was written and can be of a run.
+func (l Line) sound() bool {
+	sum, err := l.check()
+	chunk := l.Chunk == nil || *l.Chunk >= 0 && *l.Chunk < run.MaxChunks
+	return err == nil && sum == l.Check && domain.ValidID(string(l.Run)) && chunk && l.Boundary >= 1 && l.Boundary <= maxWorkLines && l.Round >= 0 && l.Number >= 0
 }
 
 // Work is what a slot has trained for one contribution: Lines[i] is of boundary i+1 and names a chunk. The names are those
@@ -80,6 +97,11 @@ func (s *Snapshots) Note(l Line) error {
 		domain.Assert(ok, "a boundary is noted after its snapshot was saved")
 		l.Sum = hex.EncodeToString(sum[:])
 	}
+	sum, err := l.check()
+	if err != nil {
+		return domain.Invalid("note a boundary", err.Error(), "")
+	}
+	l.Check = sum
 	b, err := json.Marshal(l)
 	if err != nil {
 		return domain.Invalid("note a boundary", err.Error(), "")
@@ -109,8 +131,8 @@ func (s *Snapshots) Found() (w Work, boundaries []int, ok bool) {
 	for len(lines) < maxWorkLines {
 		b, err := in.ReadSlice('\n')
 		var l Line
-		if err != nil || json.Unmarshal(bytes.TrimSpace(b), &l) != nil {
-			break // torn, or no line of ours
+		if err != nil || json.Unmarshal(bytes.TrimSpace(b), &l) != nil || !l.sound() {
+			break // torn, changed, or no line of ours
 		}
 		lines = append(lines, l)
 	}

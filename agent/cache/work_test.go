@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tensorturn/domain"
+	"tensorturn/domain/run"
 )
 
 func chunk(c domain.ChunkID) *domain.ChunkID { return &c }
@@ -122,5 +124,57 @@ func TestFound(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, slotsDir, "1")); !os.IsNotExist(err) {
 		t.Errorf("the directory of a slot that is gone: %v", err)
+	}
+}
+
+// A line that is not as it was written, or cannot be of a run, ends what is believed, also where it is valid JSON.
+func TestChangedNotesAreNotBelieved(t *testing.T) {
+	c := open(t, t.TempDir(), Options{})
+	all, err := c.Snapshots(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := all[0]
+	write := func(second Line) []byte {
+		t.Helper()
+		for b, l := range []Line{note(7, 1, 1, chunk(41)), second} {
+			if err := s.Save(b+1, 9, func(w io.Writer) error { _, err := io.WriteString(w, "weights"); return err }); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Note(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		notes, err := os.ReadFile(s.notes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return notes
+	}
+	lines := func() int { w, _, _ := s.Found(); return len(w.Lines) }
+	whole := write(note(7, 1, 2, chunk(run.MaxChunks-1)))
+	if n := lines(); n != 2 {
+		t.Fatalf("%d of 2 whole lines are found", n)
+	}
+	second := bytes.IndexByte(whole, '\n') + 1
+	for at, b := range whole[second:] {
+		if b < '0' || b > '9' {
+			continue
+		}
+		changed := bytes.Clone(whole)
+		changed[second+at] = '0' + (b-'0'+1)%10
+		if err := os.WriteFile(s.notes(), changed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n := lines(); n != 1 {
+			t.Errorf("%d lines are believed with a digit changed in %s", n, changed[second:])
+		}
+	}
+	odd := note(7, 1, 2, chunk(5))
+	odd.Run = "../r"
+	for name, l := range map[string]Line{"no chunk of a run": note(7, 1, 2, chunk(run.MaxChunks)), "a chunk below 0": note(7, 1, 2, chunk(-1)), "no id": odd} {
+		if write(l); lines() != 1 {
+			t.Errorf("%s: %d lines are believed", name, lines())
+		}
 	}
 }
