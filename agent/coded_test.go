@@ -8,9 +8,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -154,6 +156,27 @@ func TestBaseFromIncrement(t *testing.T) {
 				t.Errorf("warned %v:\n%s", warned, b.log.String())
 			}
 		})
+	}
+}
+
+// A slot fetches its increment while another one makes weights of one.
+func TestIncrementIsFetchedBeforeTheTurn(t *testing.T) {
+	b := newCodedBench(t)
+	if err := b.pullBase(b.from, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.store.growing.Lock() // the other slot
+	over := make(chan error, 1)
+	go func() { over <- b.pullBase(b.next, b.in()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for !b.store.whole(b.increment) && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	early := b.store.whole(b.next)
+	b.store.growing.Unlock()
+	if err := <-over; err != nil || ctx.Err() != nil || early || !b.store.whole(b.next) || b.fetched(b.next) {
+		t.Errorf("%v, fetched in time: %v, made before its turn: %v", err, ctx.Err() == nil, early)
 	}
 }
 

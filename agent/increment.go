@@ -31,15 +31,21 @@ func (w *worker) pullBase(base domain.Digest, in *wire.Increment) error {
 var errNoOrigin = errors.New("the weights before are not in the cache")
 
 // grow makes the weights of base from those before. Two slots of a machine do it one after the other, so that the second
-// finds what the first made.
+// finds what the first made. The increment is fetched before the turn: a slow link must not hold up a slot that has all it needs.
 func (s *store) grow(ctx context.Context, base domain.Digest, in *wire.Increment, moved func(int64)) error {
+	switch {
+	case s.whole(base):
+		return nil
+	case !s.whole(in.From):
+		return errNoOrigin
+	}
+	if err := s.pull(ctx, in.Blob, moved); err != nil {
+		return err
+	}
 	s.growing.Lock()
 	defer s.growing.Unlock()
 	if s.whole(base) {
 		return nil
-	}
-	if !s.whole(in.From) {
-		return errNoOrigin
 	}
 	from, err := s.open(ctx, in.From, moved)
 	if err != nil {
