@@ -71,7 +71,7 @@ func (g *Gateway) blobCaller(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, domain.MachineID(""))))
 			return
 		}
-		m, _, ok := g.machineOf(w, secret, identity.AudienceBlobs)
+		m, _, ok := g.machineOf(w, secret, identity.AudienceBlobs, "")
 		if !ok {
 			return
 		}

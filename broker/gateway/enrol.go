@@ -47,7 +47,7 @@ func (g *Gateway) enrol(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, domain.Invalid("enrol", "the body is not what an agent sends", "use the agent of this hub's version: "+g.cfg.Version))
 		return
 	}
-	if !g.invited(q) && !g.enrolments.Allow() {
+	if g.tokenErr(q.Token) != nil && !g.enrolments.Allow() {
 		g.refuse(w, domain.Unavailable("enrol", "too many enrolments at once", "try again in a moment", nil))
 		return
 	}
@@ -61,15 +61,15 @@ func (g *Gateway) enrol(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(reply)
 }
 
-// invited reports whether the request has a token that is good now. Such requests are few, and are not slowed: whoever has
-// none could otherwise keep everybody out by asking all the time.
-func (g *Gateway) invited(q EnrolRequest) (yes bool) {
-	token, err := identity.ParseToken(q.Token)
+// tokenErr says why a join token admits nobody now; nil when it does. Requests with a good token are few, and are not slowed: whoever
+// has none could otherwise keep everybody out by asking all the time.
+func (g *Gateway) tokenErr(plain string) error {
+	token, err := identity.ParseToken(plain)
 	if err != nil {
-		return false
+		return err
 	}
-	g.cfg.Views.Engine.Read(func(uint64) { yes = g.admits(token) == nil })
-	return yes
+	g.cfg.Views.Engine.Read(func(uint64) { err = g.admits(token) })
+	return err
 }
 
 // admit checks the request, and enrols the machine unless its key is enrolled already: an agent whose answer was lost

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -9,6 +10,7 @@ import (
 	"tensorturn/broker/hub"
 	"tensorturn/domain"
 	"tensorturn/domain/forecast"
+	"tensorturn/domain/machine"
 	"tensorturn/domain/plan"
 	"tensorturn/domain/run"
 )
@@ -58,8 +60,10 @@ func (g *Gateway) registerExplain(api huma.API) {
 }
 
 func (g *Gateway) explain(ctx context.Context, w hub.Wish) (*explainBody, error) {
-	if g.cfg.Explain == nil {
-		return nil, g.problemOf(domain.Unavailable("explain", "this hub explains nothing", "", nil))
+	for _, rate := range []float64{w.Hub.Up, w.Hub.Down} {
+		if !(rate >= 0 && rate <= machine.MaxScore) { // a query may name infinity, and what is no number
+			return nil, g.problemOf(domain.Invalid("explain", fmt.Sprintf("the hub's link has %v bytes per second", rate), fmt.Sprintf("give 0 to %g, or leave it out", float64(machine.MaxScore))))
+		}
 	}
 	e, err := g.cfg.Explain.Explain(ctx, w)
 	if err != nil {

@@ -113,7 +113,7 @@ type Health interface {
 type Config struct {
 	Hub       Decider
 	Agents    Agents
-	Explain   Explainer // may be nil
+	Explain   Explainer
 	Views     Views
 	Log       broker.Log
 	Blobs     broker.Blobs

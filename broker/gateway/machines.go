@@ -64,11 +64,11 @@ func (g *Gateway) registerMachines(api huma.API) {
 
 // commandMachine has the hub decide the command on the machine that key names, and answers with what the machine is then.
 func (g *Gateway) commandMachine(ctx context.Context, verb, key string, c machine.Command) (*machineBody, error) {
-	m, err := g.showMachine(ctx, verb, key)
+	m, err := g.findMachine(verb, key)
 	if err != nil {
-		return nil, err
+		return nil, g.problemOf(err)
 	}
-	id := string(m.Body.ID) // a revoked machine is not found by its name any more
+	id := string(m.ID) // a revoked machine is not found by its name any more
 	if err := g.do(ctx, hub.Target{Kind: event.KindMachine, ID: id, Command: c}); err != nil {
 		return nil, err
 	}
@@ -88,9 +88,6 @@ func (g *Gateway) showMachine(ctx context.Context, verb, key string) (*machineBo
 
 // idle adds why slots have no work.
 func (g *Gateway) idle(ctx context.Context, m *fleet.Machine) {
-	if g.cfg.Explain == nil {
-		return
-	}
 	why := map[domain.SlotID]string{}
 	for _, p := range g.cfg.Explain.Idle(ctx, m.ID) {
 		why[p.Slot] = p.Reason
@@ -104,9 +101,6 @@ func (g *Gateway) idle(ctx context.Context, m *fleet.Machine) {
 
 // measured adds what the machines said of themselves, and what was heard of them.
 func (g *Gateway) measured(ctx context.Context, ms []fleet.Machine) {
-	if g.cfg.Agents == nil {
-		return
-	}
 	contested, _ := g.cfg.Agents.Contested(ctx) // a hub that stops names none
 	for i := range ms {
 		m := &ms[i]

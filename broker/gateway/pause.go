@@ -35,31 +35,32 @@ func (g *Gateway) registerPauses(api huma.API) {
 	} {
 		huma.Register(api, op(c.verb+"-machine", http.MethodPost, "/api/v1/machines/{id}/"+c.verb, c.summary),
 			func(ctx context.Context, in *pauseInput) (*machineBody, error) {
-				m, err := g.showMachine(ctx, c.verb, in.ID)
+				m, err := g.findMachine(c.verb, in.ID)
 				if err != nil {
-					return nil, err
+					return nil, g.problemOf(err)
 				}
 				var wish PauseRequest
 				if in.Body != nil {
 					wish = *in.Body
 				}
-				slots, err := slotsOf(c.verb, m.Body, wish.GPU)
+				slots, err := g.slotsOf(c.verb, m, wish.GPU)
 				if err != nil {
 					return nil, g.problemOf(err)
 				}
-				return g.commandMachine(ctx, c.verb, string(m.Body.ID), c.command(slots, wish.Reason))
+				return g.commandMachine(ctx, c.verb, string(m.ID), c.command(slots, wish.Reason))
 			})
 	}
 }
 
 // slotsOf gives the slots that compute on a GPU, nil for every slot.
-func slotsOf(verb string, m fleet.Machine, gpu *int) ([]int, error) {
+func (g *Gateway) slotsOf(verb string, m fleet.Machine, gpu *int) ([]int, error) {
 	if gpu == nil {
 		return nil, nil
 	}
+	said, _ := g.cfg.Agents.Telemetry(m.ID)
 	var slots []int
 	for i := range m.Slots {
-		if on := m.Vitals.GPU(i); on != nil && on.Index == *gpu {
+		if on := said.Vitals.GPU(i); on != nil && on.Index == *gpu {
 			slots = append(slots, i)
 		}
 	}

@@ -17,12 +17,7 @@ type RenewReply struct {
 // renew gives a machine a fresh credential after its old one has expired, as that of a laptop which was off for a week:
 // the link, over which credentials are renewed otherwise, no longer opens for it. The bearer token is a proof of its nkey.
 func (g *Gateway) renew(w http.ResponseWriter, r *http.Request) {
-	nkey, err := identity.VerifyProof(bearer(r), identity.AudienceRenew, g.cfg.Now())
-	if err == nil && g.revoked(nkey) {
-		g.refuse(w, domain.Denied("renew", "this machine was revoked", "remove the agent's folder and join again with a new token"))
-		return
-	}
-	id, nkey, ok := g.machineOf(w, bearer(r), identity.AudienceRenew)
+	id, nkey, ok := g.machineOf(w, bearer(r), identity.AudienceRenew, "renew")
 	if !ok {
 		return
 	}
@@ -35,17 +30,9 @@ func (g *Gateway) renew(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(RenewReply{Credential: jwt})
 }
 
-// revoked reports whether the key belongs to a machine that was revoked. Only who holds the key is told.
-func (g *Gateway) revoked(nkey string) (yes bool) {
-	g.cfg.Views.Engine.Read(func(uint64) {
-		_, standing := g.cfg.Views.Fleet.ByNKey(nkey)
-		yes = standing == machine.Revoked
-	})
-	return yes
-}
-
-// machineOf finds the machine whose key signed the proof for the audience, unless it is revoked, or answers 401.
-func (g *Gateway) machineOf(w http.ResponseWriter, proof string, a identity.Audience) (id domain.MachineID, nkey string, ok bool) {
+// machineOf finds the machine whose key signed the proof for the audience, or answers 401. One that was revoked is told so by 403, as the
+// one that holds the key, of the operation op; without op it is answered as one that is not known.
+func (g *Gateway) machineOf(w http.ResponseWriter, proof string, a identity.Audience, op string) (id domain.MachineID, nkey string, ok bool) {
 	nkey, err := identity.VerifyProof(proof, a, g.cfg.Now())
 	if err != nil {
 		unauthorized(w, "the machine's token is missing, expired or wrong", "check the machine's clock: a token lives for five minutes")
@@ -53,9 +40,13 @@ func (g *Gateway) machineOf(w http.ResponseWriter, proof string, a identity.Audi
 	}
 	var standing machine.Standing
 	g.cfg.Views.Engine.Read(func(uint64) { id, standing = g.cfg.Views.Fleet.ByNKey(nkey) })
-	if id == "" || standing == machine.Revoked {
+	switch {
+	case standing == machine.Revoked && op != "":
+		g.refuse(w, domain.Denied(op, "this machine was revoked", "remove the agent's folder and join again with a new token"))
+	case id == "" || standing == machine.Revoked:
 		unauthorized(w, "the machine is unknown or revoked", "join again with a new token")
-		return "", "", false
+	default:
+		return id, nkey, true
 	}
-	return id, nkey, true
+	return "", "", false
 }

@@ -22,12 +22,7 @@ type SelfReply struct {
 
 // self tells a machine about itself. The bearer token is a proof of its nkey for this purpose alone.
 func (g *Gateway) self(w http.ResponseWriter, r *http.Request) {
-	nkey, err := identity.VerifyProof(bearer(r), identity.AudienceSelf, g.cfg.Now())
-	if err == nil && g.revoked(nkey) {
-		g.refuse(w, domain.Denied("look at yourself", "this machine was revoked", "remove the agent's folder and join again with a new token"))
-		return
-	}
-	id, _, ok := g.machineOf(w, bearer(r), identity.AudienceSelf)
+	id, _, ok := g.machineOf(w, bearer(r), identity.AudienceSelf, "look at yourself")
 	if !ok {
 		return
 	}
@@ -36,14 +31,12 @@ func (g *Gateway) self(w http.ResponseWriter, r *http.Request) {
 		m, _ := g.cfg.Views.Fleet.Find(string(id))
 		reply.Standing, reply.Quarantined = m.Standing, m.Quarantined
 	})
-	if g.cfg.Agents != nil {
-		contested, err := g.cfg.Agents.Contested(r.Context())
-		if err != nil {
-			g.refuse(w, err)
-			return
-		}
-		reply.Contested = slices.Contains(contested, id)
+	contested, err := g.cfg.Agents.Contested(r.Context())
+	if err != nil {
+		g.refuse(w, err)
+		return
 	}
+	reply.Contested = slices.Contains(contested, id)
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(reply)
 }
@@ -61,13 +54,9 @@ func (g *Gateway) checkToken(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, domain.Invalid("check token", "the body is not what an agent sends", "use the agent of this hub's version: "+g.cfg.Version))
 		return
 	}
-	if !g.invited(EnrolRequest{Token: q.Token}) && !g.enrolments.Allow() {
-		g.refuse(w, domain.Unavailable("check token", "too many enrolments at once", "try again in a moment", nil))
-		return
-	}
-	token, err := identity.ParseToken(q.Token)
-	if err == nil {
-		g.cfg.Views.Engine.Read(func(uint64) { err = g.admits(token) })
+	err := g.tokenErr(q.Token)
+	if err != nil && !g.enrolments.Allow() {
+		err = domain.Unavailable("check token", "too many enrolments at once", "try again in a moment", nil)
 	}
 	if err != nil {
 		g.refuse(w, err)

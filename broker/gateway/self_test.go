@@ -12,6 +12,8 @@ import (
 	"tensorturn/broker/identity"
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
+	"tensorturn/domain/machine"
+	"tensorturn/projections/fleet"
 )
 
 // A machine is told about itself, of a second process with its key too, and so is the operator.
@@ -78,5 +80,32 @@ func TestCheckToken(t *testing.T) {
 		if a := check(c.token); a.status < 400 || a.status >= 500 || !strings.Contains(string(a.body), c.why) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
+	}
+}
+
+// telling has every machine say the same of itself.
+type telling struct {
+	gateway.Agents
+	said *wire.Telemetry
+}
+
+func (a telling) Telemetry(domain.MachineID) (wire.Telemetry, bool) { return *a.said, true }
+
+// One GPU of a machine is paused by what the machine has said of its cards.
+func TestPauseOfOneGPU(t *testing.T) {
+	said := &wire.Telemetry{}
+	r := newRig(t, func(c *gateway.Config) { c.Agents = telling{c.Agents, said} })
+	_, id := r.enrol("box")
+	_, err := r.service.Sync(t.Context(), id, wire.SyncRequest{Version: wire.Version, Incarnation: "first", Counter: 1, Slots: make([]wire.SlotReport, 1)})
+	r.must(err)
+	pause := func(gpu int) answer {
+		return r.call(http.MethodPost, "/api/v1/machines/box/pause", r.key, gateway.PauseRequest{GPU: &gpu})
+	}
+	pause(3).refused(t, http.StatusNotFound, domain.KindNotFound, "as far as the machine has said")
+	said.Vitals = &machine.Vitals{GPUs: []machine.GPU{{UUID: "GPU-a", Index: 3}}, SlotGPUs: []string{"GPU-a"}}
+	pause(0).refused(t, http.StatusNotFound, domain.KindNotFound, "gpu 0")
+	var m fleet.Machine
+	if a := pause(3); a.status != http.StatusOK || json.Unmarshal(a.body, &m) != nil || len(m.Slots) != 1 || m.Slots[0].Paused == "" {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
