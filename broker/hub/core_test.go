@@ -267,6 +267,34 @@ func TestNobodyLosesALeaseToAFullStore(t *testing.T) {
 	}
 }
 
+// While the log takes nothing, the machines' words are refused: when it does again, nobody has been silent in between.
+func TestNobodyLosesALeaseToAFailingLog(t *testing.T) {
+	w := newWorld(t)
+	w.enrol("a", 1, 5)
+	w.submit("r-1", nil)
+	w.until("a trains", func() bool { return w.state("r-1").Open != nil && w.state("r-1").Leases["a/0"] != nil })
+	ticks := func(n int) int {
+		for range n { // never so long between two steps that the hub forgives itself
+			w.now = w.now.Add(testLease / 16)
+			w.step(Tick{})
+		}
+		return len(find[*run.LeaseExpired](w))
+	}
+	w.log.SetFault(func(memory.Op) memory.Fault { return memory.FailBefore })
+	if err := w.do(event.KindMachine, "a", machine.Drain{}); domain.KindOf(err) != domain.KindUnavailable {
+		t.Fatalf("a failing log gives %v", err)
+	}
+	ticks(48)
+	w.log.SetFault(nil)
+	w.core.Retry()
+	if n := ticks(8); n != 0 {
+		t.Errorf("%d leases expired for a time in which the log took nothing", n)
+	}
+	if n := ticks(24); n == 0 {
+		t.Error("a machine that stays silent keeps its lease: the test shows nothing")
+	}
+}
+
 // The guards can fail: if the memory of what was decided is taken away, a repeated offer is recorded as lost work.
 func TestRepeatedOfferGuardCanFail(t *testing.T) {
 	fenced := func(guard bool) int {

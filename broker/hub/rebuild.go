@@ -65,6 +65,9 @@ func (c *Core) rebuild(ctx context.Context, tell func([]event.Envelope)) error {
 	}
 	c.fold, c.committer = f, cm
 	c.mem.prune(f)
+	if c.stale != nil { // what machines said was refused: that was not their silence
+		c.mem.forgive(c.now.Sub(c.deaf))
+	}
 	c.stale = nil
 	return nil
 }
@@ -77,7 +80,7 @@ func readOnlyBecause(err error) error {
 // fail notes that the fold is ahead of the log. A foreign writer ends all writing: two hubs on one log is the one
 // thing that retrying makes worse.
 func (c *Core) fail(b *batch, err error) {
-	c.stale = err
+	c.stale, c.deaf = err, c.now
 	c.rebuilt++
 	for m := range b.synced {
 		if ct := c.mem.contacts[m]; ct != nil {

@@ -24,6 +24,7 @@ type Core struct {
 	delivered uint64    // sequence of the newest event given out by Replayed or Committed
 
 	stale    error     // why the fold is behind the log, nil when it is not
+	deaf     time.Time // since when: inputs are refused meanwhile
 	rebuilt  int       // how often the fold was rebuilt after a failed append
 	failures int       // appends and rebuilds failed in a row
 	reopen   time.Time // no attempt before
@@ -85,6 +86,7 @@ func (c *Core) advance(now time.Time) time.Time {
 	}
 	if gap := now.Sub(c.now); gap > c.cfg.Timing.Suspect {
 		c.mem.forgive(gap)
+		c.deaf = c.deaf.Add(gap) // not twice
 	}
 	c.now = now
 	return now
