@@ -1,6 +1,7 @@
 // Package bench measures what a machine can do: a float32 matrix product and memory on its CPU and on each of its GPUs, its disk,
 // and its link to the hub. It decides nothing, keeps nothing and knows no hub but through the Link that cmd/tensorturn hands it; the
-// agent calls Measure when no slot has work, and ends its context when one gets some: it then returns within a tenth of a second.
+// agent calls Measure when no slot has work, and ends its context when one gets some: it then returns within a
+// tenth of a second, or as soon as the disk has synced or the child of the GPUs has ended.
 //
 // A GPU is asked through the owner's Python with torch, in a child: without torch no trainer of this product uses a GPU either, so
 // that nothing worth knowing is missed. What cannot be measured is left out with the reason, never guessed.
