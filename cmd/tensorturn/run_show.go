@@ -61,7 +61,7 @@ func (a *app) showRun(r runs.Run, waits string) {
 		rows = append(rows, []string{"model", r.Model.Short()}, []string{"parameters", itoa(r.Params)})
 	}
 	rows = append(rows, []string{"steals", fmt.Sprintf("%d (%s)", r.Totals.Steals, count(r.Totals.Stolen, "chunk"))},
-		[]string{"requeued chunks", itoa(r.Totals.Requeued)}, []string{"copied chunks", itoa(r.Totals.Copied)},
+		[]string{"requeued chunks", itoa(r.Totals.Requeued) + " (of lost machines, failed trainers, and deltas refused, cut or revoked)"}, []string{"copied chunks", itoa(r.Totals.Copied)},
 		[]string{"adopted chunks", itoa(r.Totals.Adopted)}, []string{"refused contributions", itoa(r.Totals.Refused)})
 	if e := r.Evaluations; len(e) > 0 {
 		last := e[len(e)-1]

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"tensorturn/domain"
 	"tensorturn/domain/event"
 	"tensorturn/domain/run"
 )
@@ -31,9 +32,8 @@ func (v *View) apply(r *Run, e event.Envelope) {
 		s := v.slot(r, d.Slot)
 		free(s)
 		s.Expired++
-		s.Requeued += len(d.Requeued)
 		r.Totals.Expired++
-		r.Totals.Requeued += len(d.Requeued)
+		r.requeued(s, d.Requeued)
 		r.left(d.Slot)
 	case *run.ChunksCopied:
 		v.slot(r, d.From).Copied += len(d.Chunks)
@@ -41,9 +41,11 @@ func (v *View) apply(r *Run, e event.Envelope) {
 	case *run.DeltaAdopted:
 		r.Totals.Adopted += len(d.Chunks)
 	case *run.TaskFailed:
-		free(v.slot(r, d.Slot))
+		s := v.slot(r, d.Slot)
+		free(s)
 		r.left(d.Slot)
 		r.Totals.TaskFails++
+		r.requeued(s, d.Returned)
 		failed(r, e, Failure{Slot: d.Slot, Unit: d.Unit, Error: d.Error, Tail: d.Tail})
 	default:
 		v.applyRound(r, e)
@@ -64,6 +66,13 @@ func end(r *Run, e event.Envelope, p run.Phase, reason string) {
 
 // free takes the lease and what it held from the slot's row.
 func free(s *Slot) { s.Lease, s.Holding = "", 0 }
+
+// requeued counts chunks that others have to train because the slot's work on them is void. What a lease gives back in good order,
+// and what an accepted delta leaves out, is not counted: nothing went wrong with it.
+func (r *Run) requeued(s *Slot, chunks []domain.ChunkID) {
+	s.Requeued += len(chunks)
+	r.Totals.Requeued += len(chunks)
+}
 
 func (v *View) applyRound(r *Run, e event.Envelope) {
 	switch d := e.Data.(type) {
@@ -122,12 +131,17 @@ func (v *View) applyContribution(r *Run, e event.Envelope) {
 			s.Holding = 0
 		}
 		r.Totals.Refused++
+		r.requeued(s, d.Returned)
 	case *run.ContributionCut:
-		v.slot(r, d.Slot).Holding = d.Keep
+		s := v.slot(r, d.Slot)
+		s.Holding = d.Keep
 		r.Totals.Cut++
+		r.requeued(s, d.Returned)
 	case *run.ContributionRevoked:
-		v.slot(r, d.Slot).Samples -= d.Samples
+		s := v.slot(r, d.Slot)
+		s.Samples -= d.Samples
 		r.Totals.Revoked++
+		r.requeued(s, d.Returned)
 		r.Ledger.Counted -= d.Samples
 		r.Rounds.Counted -= len(d.Returned)
 	}

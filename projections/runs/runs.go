@@ -81,7 +81,7 @@ type Slot struct {
 type Totals struct {
 	Steals    int `json:"steals"`          // steal decisions
 	Stolen    int `json:"stolen_chunks"`   // chunks moved by them
-	Requeued  int `json:"requeued_chunks"` // chunks given back because their holder was lost
+	Requeued  int `json:"requeued_chunks"` // chunks given back: of a lost holder, a failed trainer, a delta refused, cut or revoked
 	Copied    int `json:"copied_chunks"`   // chunks of silent or slow holders that were given to a second slot too; one of both counts
 	Adopted   int `json:"adopted_chunks"`  // chunks counted although the lease under which they were trained had ended
 	Expired   int `json:"leases_expired"`
