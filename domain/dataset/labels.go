@@ -13,20 +13,20 @@ import (
 // addLabel notes the label of the row just added, by order of appearance for now.
 func (p *parser) addLabel(s string, line int) error {
 	if s == "" {
-		return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d (%s): the label is missing", line, p.label+1, p.table.Label),
+		return domain.Invalid(opRead, p.place(line, p.label)+": the label is missing",
 			"give every line a label, or remove the line")
 	}
 	v, kind := number(s)
 	if p.opt.Regression {
 		if kind != isValue {
-			return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d (%s): the label: %s", line, p.label+1, p.table.Label, kind.why(s)),
+			return domain.Invalid(opRead, fmt.Sprintf("%s: the label: %s", p.place(line, p.label), kind.why(s)),
 				"give every line a finite number to predict, or leave data.task out to predict classes")
 		}
 		p.table.Targets = append(p.table.Targets, v)
 		return nil
 	}
 	if kind == isNotFinite {
-		return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d (%s): the label %s", line, p.label+1, p.table.Label, kind.why(s)),
+		return domain.Invalid(opRead, fmt.Sprintf("%s: the label %s", p.place(line, p.label), kind.why(s)),
 			"give every line a label, or remove the line")
 	}
 	i, ok := p.index[s]

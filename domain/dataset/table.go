@@ -170,7 +170,7 @@ func (p *parser) addCell(i int, s string, line int) error {
 	case roleWords:
 		w, err := p.words[i].place(s)
 		if err != nil {
-			return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d (%s): %s", line, i+1, p.columnName(i), err), "use the column as a label or ignore it: data.ignore")
+			return domain.Invalid(opRead, fmt.Sprintf("%s: %s", p.place(line, i), err), "use the column as a label or ignore it: data.ignore")
 		}
 		t.Values = append(t.Values, float64(w))
 		return nil
@@ -188,11 +188,17 @@ func (p *parser) addCell(i int, s string, line int) error {
 		case isMissing:
 			next = "set data.missing to mean, or remove the line"
 		}
-		return domain.Invalid(opRead, fmt.Sprintf("line %d, column %d (%s): %s", line, i+1, p.columnName(i), kind.why(s)), next)
+		return domain.Invalid(opRead, fmt.Sprintf("%s: %s", p.place(line, i), kind.why(s)), next)
 	}
 	t.Values = append(t.Values, v)
 	return nil
 }
 
-// columnName is the name of column i of the file.
-func (p *parser) columnName(i int) string { return p.named[i] }
+// place says where in the file a cell stands. A name that only repeats the column's number is left out.
+func (p *parser) place(line, i int) string {
+	at := fmt.Sprintf("column %d", i+1)
+	if name := p.named[i]; name != at {
+		at += " (" + name + ")"
+	}
+	return fmt.Sprintf("line %d, %s", line, at)
+}
