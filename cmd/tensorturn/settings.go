@@ -57,7 +57,7 @@ func applies(s run.Spec, name string) bool {
 	group, _, _ := strings.Cut(name, ".")
 	if s.IsEnsemble() {
 		switch name {
-		case "round.chunks", "round.deadline_seconds", "outer.lr", "outer.momentum", "codec", "max_chunks_per_contribution", "evaluate_every", "keep_every":
+		case "round.chunks", "round.deadline_seconds", "outer.lr", "outer.momentum", "codec", "codec_down", "max_chunks_per_contribution", "evaluate_every", "keep_every":
 			return false
 		}
 	}
@@ -80,8 +80,12 @@ func applies(s run.Spec, name string) bool {
 		if s.Trainer == run.Process {
 			return false
 		}
-	case group == "data", name == "command":
+	case group == "data", name == "command", name == "network":
 		return s.Trainer == run.Process
+	case name == "container":
+		return s.Container != ""
+	case name == "predict":
+		return len(s.Predict) > 0
 	case name == "python":
 		return s.Python != ""
 	case name == "code":
@@ -130,6 +134,7 @@ func inWords(s run.Spec) map[string]string {
 		}
 	}
 	say(s.Round.Deadline == 0, "round.deadline_seconds", "4 × the expected time of the round")
+	say(s.Down() == "", "codec_down", "fp32: machines fetch the next base whole")
 	say(s.MaxChunksPerContribution == 0, "max_chunks_per_contribution", "no limit")
 	say(s.EvaluateEvery == 0, "evaluate_every", "the final model only")
 	say(s.KeepEvery == 1, "keep_every", "every round")
@@ -140,6 +145,7 @@ func inWords(s run.Spec) map[string]string {
 	say(s.Data.Heldout == 0, "data.heldout", "none: the script does not evaluate")
 	say(s.Data.Features == 0, "data.features", "not said")
 	say(s.Data.Classes == 0, "data.classes", "not said")
+	say(s.IsEnsemble() && s.Ensemble.Deadline == 0, "ensemble.deadline_seconds", "none")
 	if r := s.Requirements; r != nil {
 		w["requirements.labels"] = domain.LabelText(r.Labels)
 		say(r.GPU != nil && r.GPU.Model == "", "requirements.gpu.model", "any")

@@ -26,7 +26,7 @@ func TestSettings(t *testing.T) {
 	table := run.Dataset{Blob: blob, Samples: 100, Heldout: 20, Features: 4, Classes: 3, Block: 100}
 	builtin := resolve(run.Spec{Data: run.Data{Path: "x.csv"}}, table)
 	for name, want := range map[string]string{"round.deadline_seconds": "4 × the expected time of the round", "max_chunks_per_contribution": "no limit",
-		"evaluate_every": "the final model only", "keep_every": "every 10 rounds, and the last three", "optimizer.beta1": "0.9", "model.hidden": "[64]", "outer.lr": "1", "data.holdout": "0.2"} {
+		"codec_down": "fp32: machines fetch the next base whole", "evaluate_every": "the final model only", "keep_every": "every 10 rounds, and the last three", "optimizer.beta1": "0.9", "model.hidden": "[64]", "outer.lr": "1", "data.holdout": "0.2"} {
 		if builtin[name] != want {
 			t.Errorf("builtin: %s is %q, want %q", name, builtin[name], want)
 		}
@@ -45,10 +45,15 @@ func TestSettings(t *testing.T) {
 		shown map[string]string
 		names string
 	}{
-		"builtin": {builtin, "command python code data.samples data.heldout data.features data.classes"},
+		"builtin": {builtin, "network container predict command python code data.samples data.heldout data.features data.classes"},
 		"sgd":     {sgd, "optimizer.beta1 optimizer.beta2 schedule.warmup schedule.floor command"},
-		"process": {process, "model.kind model.hidden optimizer.kind optimizer.lr schedule.kind data.path data.label data.holdout python code"},
+		"process": {process, "model.kind model.hidden optimizer.kind optimizer.lr schedule.kind data.path data.label data.holdout python code container predict"},
 	} {
+		for setting, v := range c.shown {
+			if v == "" {
+				t.Errorf("%s: %s is shown without a value", name, setting)
+			}
+		}
 		for _, hidden := range strings.Fields(c.names) {
 			if v, ok := c.shown[hidden]; ok {
 				t.Errorf("%s: %s has no effect and is shown as %q", name, hidden, v)
