@@ -121,19 +121,22 @@ func (w *way) connect(ctx context.Context) (c net.Conn, own bool, err error) {
 // unanswered tells a port where nobody listens from one that a firewall keeps silent.
 func (w *way) unanswered(what, at string, err error) error {
 	fix := "open TCP " + at + " in the firewalls between, forward it in the hub's router, or set HTTPS_PROXY where one must be used"
-	var says string
+	var says, start string
 	var timeout net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		says = fmt.Sprintf("nothing listens at %s (%s)", at, what)
-		fix = "start it, and check the port in its address; then " + fix
+		start = "start " + what + ", and check the port in its address"
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		says = fmt.Sprintf("nothing answers at %s (%s): packets are dropped on the way", at, what)
 	default:
 		says = fmt.Sprintf("%s cannot be reached at %s: %v", what, at, cause(err))
 	}
-	if w.e.Kind == Hub {
-		fix = "start it with: tensorturn hub start --dir " + w.e.Dir + "; then " + fix
+	if w.e.Kind == Hub && w.proxy == nil {
+		start = "start it with: tensorturn hub start --dir " + w.e.Dir
+	}
+	if start != "" {
+		fix = start + "; if it runs already, " + fix
 	}
 	return stop(PortBlocked, says, fix)
 }
