@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -17,8 +18,12 @@ import (
 	"tensorturn/projections/replay"
 )
 
+// lineageRows are the contributions that a table of lineage shows where nothing else is asked for: what fits on a screen.
+const lineageRows = 20
+
 func modelLineage(a *app) *cobra.Command {
 	var round int
+	var all bool
 	var without, out string
 	c := &cobra.Command{Use: "lineage RUN", Short: "which deltas of which machines made the model; --without recomputes a round without one of them", Args: args("RUN"),
 		Long: "Reads the log, checks its chain here, and names every contribution to every merge with its weight; of an ensemble, who trained\n" +
@@ -46,10 +51,11 @@ func modelLineage(a *app) *cobra.Command {
 			if without != "" {
 				return a.without(c.Context(), cl, l, round, without, out)
 			}
-			return a.lineage(l, round)
+			return a.lineage(l.Lineage(), round, all)
 		}}
 	f := c.Flags()
 	f.IntVar(&round, "round", 0, "only this round; with --without the last when 0")
+	f.BoolVar(&all, "all", false, fmt.Sprintf("every contribution in the table, not only the newest %d; --json always has all", lineageRows))
 	f.StringVar(&without, "without", "", "leave out what this machine contributed (id or name)")
 	f.StringVar(&out, "out", "", "with --without: write the weights to this file")
 	return c
@@ -78,9 +84,10 @@ func (a *app) origins(l *replay.Log) error {
 	return nil
 }
 
-func (a *app) lineage(l *replay.Log, round int) error {
+// lineage tells who contributed to each merge. The table of a whole run ends with its newest contributions, unless all are wanted.
+func (a *app) lineage(merges []replay.Ancestor, round int, all bool) error {
 	list := []replay.Ancestor{}
-	for _, m := range l.Lineage() {
+	for _, m := range merges {
 		if round == 0 || m.Round == round {
 			list = append(list, m)
 		}
@@ -94,8 +101,21 @@ func (a *app) lineage(l *replay.Log, round int) error {
 			rows = append(rows, []string{itoa(m.Round), m.Model.Short(), string(s.Slot), itoa(s.Number), itoa(s.Samples), percent(int64(s.Weight*1e6), 1e6), s.Delta.Short()})
 		}
 	}
+	rows, older := newest(rows, all || round != 0)
 	a.table([]string{"ROUND", "MODEL", "SLOT", "NUMBER", "SAMPLES", "WEIGHT", "DELTA"}, rows)
+	if older > 0 {
+		a.say("%s before these: --all shows all, --round N those of one round", count(older, "contribution"))
+	}
 	return nil
+}
+
+// newest keeps the last rows of a table, all where all are wanted, and counts the others.
+func newest(rows [][]string, all bool) (kept [][]string, older int) {
+	if all || len(rows) <= lineageRows {
+		return rows, 0
+	}
+	older = len(rows) - lineageRows
+	return rows[older:], older
 }
 
 // without recomputes a round and tells, and if asked writes, what it would have given.

@@ -43,23 +43,34 @@ func runList(a *app) *cobra.Command {
 			}
 			rows := [][]string{}
 			for _, r := range rs {
-				accuracy := "-"
-				if n := len(r.Evaluations); n > 0 {
-					last := r.Evaluations[n-1]
-					accuracy = fmt.Sprintf("%.4f", last.Accuracy)
-					if last.MAE != nil { // numbers have none
-						accuracy = "-"
-					}
-				}
 				rows = append(rows, []string{string(r.ID), r.Name, phase(r), percent(r.Ledger.Counted, r.Ledger.Expected),
-					fmt.Sprintf("%d/%d", r.Rounds.Merged, r.Rounds.Planned), accuracy, r.Submitted.Format(time.RFC3339)})
+					fmt.Sprintf("%d/%d", r.Rounds.Merged, r.Rounds.Planned), heldout(r), r.Submitted.Format(time.RFC3339)})
 			}
-			a.table([]string{"RUN", "NAME", "PHASE", "COUNTED", "ROUNDS", "ACCURACY", "SUBMITTED"}, rows)
+			a.table([]string{"RUN", "NAME", "PHASE", "COUNTED", "ROUNDS", "HELD-OUT", "SUBMITTED"}, rows)
 			return nil
 		}}
 	c.Flags().BoolVar(&fromArchive, "archived", false, "list runs of other hubs that were imported, with no hub at all")
 	c.Flags().StringVar(&dir, "archive", archiveDir(), "with --archived: folder of the archive")
 	return c
+}
+
+// heldout is the newest figure on held-out data that a run is judged by, with its name: runs of one list have different ones.
+func heldout(r runs.Run) string {
+	if r.Vote != nil {
+		return fmt.Sprintf("vote accuracy %.4f", r.Vote.Result.Vote.Accuracy)
+	}
+	n := len(r.Evaluations)
+	if n == 0 {
+		return "-"
+	}
+	switch last := r.Evaluations[n-1]; {
+	case last.R2 != nil:
+		return fmt.Sprintf("R² %.4f", *last.R2)
+	case last.MAE != nil: // the numbers are all equal
+		return fmt.Sprintf("mean absolute error %.4g", *last.MAE)
+	default:
+		return fmt.Sprintf("accuracy %.4f", last.Accuracy)
+	}
 }
 
 func phase(r runs.Run) string {

@@ -14,6 +14,7 @@ import (
 
 	"tensorturn/broker/gateway"
 	"tensorturn/domain"
+	"tensorturn/domain/run"
 	"tensorturn/projections/runs"
 )
 
@@ -43,6 +44,10 @@ func runLogs(a *app) *cobra.Command {
 			r, err := cl.run(c.Context(), got[0])
 			if err != nil {
 				return err
+			}
+			if r.Spec.Trainer != run.Process && !a.json {
+				a.say("%s is trained by the built-in trainer, which prints nothing: see tensorturn run show %s, or tensorturn events --run %s", r.ID, r.ID, r.ID)
+				return nil
 			}
 			return (&logReader{app: a, client: cl, run: r, opts: o, at: map[domain.MachineID]position{}}).read(c.Context())
 		}}
