@@ -50,7 +50,18 @@ func checks() []check {
 
 // Examine runs every check that concerns the patient, side by side, and tells them in a fixed order.
 func Examine(ctx context.Context, p Patient, with Probes) Report {
+	with.GPUs = once(ctx, with.GPUs)
 	return examine(ctx, &exam{Patient: &p, Probes: with}, checks())
+}
+
+// once asks for the GPUs a single time: two checks want to know, and a driver in trouble is not to be asked twice at once.
+func once(ctx context.Context, ask func(context.Context) GPUs) func(context.Context) GPUs {
+	answer := sync.OnceValue(func() GPUs {
+		ctx, cancel := context.WithTimeout(ctx, gpuLimit)
+		defer cancel()
+		return ask(ctx)
+	})
+	return func(context.Context) GPUs { return answer() }
 }
 
 func examine(ctx context.Context, e *exam, all []check) Report {

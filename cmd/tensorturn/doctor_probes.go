@@ -19,6 +19,7 @@ import (
 	"tensorturn/agent/doctor"
 	processtrainer "tensorturn/agent/trainer/process"
 	"tensorturn/agent/trainer/process/sandbox"
+	"tensorturn/broker/health"
 	"tensorturn/broker/identity"
 )
 
@@ -38,7 +39,7 @@ func (a *app) probes(p doctor.Patient) doctor.Probes {
 // freeSpace asks the disk of a folder that may not be there yet.
 func freeSpace(dir string) (int64, error) {
 	for {
-		free, err := doctor.FreeSpace(dir)
+		free, _, err := health.DiskSpace(dir)
 		if up := filepath.Dir(dir); err != nil && os.IsNotExist(err) && up != dir {
 			dir = up
 			continue
@@ -60,9 +61,9 @@ func findGPUs(ctx context.Context) doctor.GPUs {
 	if !g.Loaded || err != nil {
 		return g
 	}
-	ctx, cancel := context.WithTimeout(ctx, device.ProbeLimit)
+	asked, cancel := context.WithTimeout(ctx, device.ProbeLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, exe, device.HelperWord)
+	cmd := exec.CommandContext(asked, exe, device.HelperWord)
 	cmd.WaitDelay = time.Second
 	in, ierr := cmd.StdinPipe()
 	out, oerr := cmd.StdoutPipe()
@@ -74,7 +75,7 @@ func findGPUs(ctx context.Context) doctor.GPUs {
 	_ = in.Close() // it ends with its input
 	var r device.Reading
 	if rerr != nil || json.Unmarshal(line, &r) != nil {
-		g.Silent = ctx.Err() != nil
+		g.Silent = asked.Err() != nil
 		g.Trouble = "the prober says nothing"
 	}
 	cancel()
@@ -87,7 +88,7 @@ func findGPUs(ctx context.Context) doctor.GPUs {
 		g.Names = append(g.Names, card.Name)
 	}
 	if g.CUDA == "" && len(g.Names) > 0 {
-		g.CUDA = newestCUDA()
+		g.CUDA = newestCUDA(ctx)
 	}
 	return g
 }
@@ -114,8 +115,8 @@ func cardsOnBus(root string) (n int) {
 }
 
 // newestCUDA reads the newest CUDA that the driver supports from the head of nvidia-smi's table, which no query tells.
-func newestCUDA() string {
-	ctx, cancel := context.WithTimeout(context.Background(), device.ProbeLimit)
+func newestCUDA(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, device.ProbeLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "nvidia-smi")
 	cmd.WaitDelay = time.Second

@@ -384,7 +384,7 @@ func tiny(t *testing.T, size int) (dir string, space func(string) (int64, error)
 			t.Error(err)
 		}
 	})
-	return dir, doctor.FreeSpace
+	return dir, freeSpace
 }
 
 // filesUnder asks a child with a limit of its own how many files it may open.

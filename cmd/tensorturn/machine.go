@@ -119,7 +119,11 @@ func machineShow(a *app) *cobra.Command {
 			if len(m.Labels) > 0 {
 				rows = append(rows, []string{"labels", domain.LabelText(m.Labels)})
 			}
-			rows = append(append(rows, vitalsOf(m)...), benchOf(m)...)
+			rows = append(rows, vitalsOf(m)...)
+			if m.Rest != nil {
+				rows = append(rows, []string{"pauses", restWord(m)})
+			}
+			rows = append(rows, benchOf(m)...)
 			for _, s := range m.Slots {
 				rows = append(rows, []string{"slot " + string(s.Slot), holds(fleet.Machine{Slots: []fleet.Slot{s}})})
 			}

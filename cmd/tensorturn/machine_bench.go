@@ -73,9 +73,6 @@ func awaitBench(ctx context.Context, cl *client, m fleet.Machine, limit time.Dur
 // benchOf are the rows of what a machine measured of its speed.
 func benchOf(m fleet.Machine) [][]string {
 	var rows [][]string
-	if m.Rest != nil {
-		rows = append(rows, []string{"pauses", restWord(m)})
-	}
 	if m.BenchWanted > 0 {
 		rows = append(rows, []string{"measured", "not yet: when it is online, unpaused, and no slot has work"})
 	}

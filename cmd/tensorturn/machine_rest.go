@@ -64,8 +64,10 @@ func (p *agentProcess) startRest() (err error) {
 		return domain.Invalid("start agent", "--quiet-hours: "+err.Error(), "write for example 08:00-18:00, or \"mon-fri 22:00-07:00\"")
 	}
 	b, err := os.ReadFile(filepath.Join(p.opts.dir, restFile))
-	if err == nil && json.Unmarshal(b, &p.rested) == nil {
-		p.rest.Set(p.rested)
+	var kept machine.Rest // a file that breaks off has filled it in part: that was heard from nobody
+	if err == nil && json.Unmarshal(b, &kept) == nil {
+		p.rested = kept
+		p.rest.Set(kept)
 	}
 	return nil // a file that is gone or damaged is made anew with the first reply
 }

@@ -113,7 +113,15 @@ func packText(spec *run.Spec, w io.Writer) (packed, error) {
 	if _, err := os.Stat(spec.Data.Path); err != nil {
 		return packed{}, noData(err)
 	}
-	corpus, err := dataset.ReadText(os.DirFS(filepath.Dir(spec.Data.Path)), filepath.Base(spec.Data.Path))
+	path, err := filepath.Abs(spec.Data.Path) // so that its last part is a name: not "..", which no fs.FS opens
+	if err != nil {
+		return packed{}, noData(err)
+	}
+	root, name := filepath.Dir(path), filepath.Base(path)
+	if root == path { // of a whole disk
+		name = "."
+	}
+	corpus, err := dataset.ReadText(os.DirFS(root), name)
 	if err != nil {
 		return packed{}, err
 	}

@@ -29,13 +29,16 @@ type bench struct {
 	mu     sync.Mutex
 	corpus *corpus
 	known  map[string]measured
+	kept   map[string]bool // of these, what an earlier try had trained
+	reused bool            // one of those was asked for
 
 	path, program string // of the file of an interrupted run, "" when there is none
 }
 
+// measured stands in the file as it is: its fields are exported for JSON.
 type measured struct {
 	figures
-	validation float64
+	Validation float64
 }
 
 // job is one arm with one seed.
@@ -46,7 +49,7 @@ type job struct {
 
 func (j job) key() string { j.a.name = ""; return fmt.Sprintf("%+v %d", j.a, j.seed) }
 
-func newBench() *bench { return &bench{known: map[string]measured{}} }
+func newBench() *bench { return &bench{known: map[string]measured{}, kept: map[string]bool{}} }
 
 // do trains what is not known yet, as many at once as there are processors.
 func (b *bench) do(ctx context.Context, jobs []job) error {
@@ -58,18 +61,22 @@ func (b *bench) do(ctx context.Context, jobs []job) error {
 		b.corpus = c
 	}
 	todo := make(chan job)
-	errs := make(chan error, runtime.NumCPU())
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var wg sync.WaitGroup
 	for range runtime.NumCPU() {
-		wg.Go(func() { errs <- b.some(ctx, todo, cancel) })
+		wg.Go(func() {
+			if err := b.some(ctx, todo); err != nil {
+				cancel(err) // the first is told: the others' are of this end
+			}
+		})
 	}
 	seen := map[string]bool{}
 	for _, j := range jobs {
 		b.mu.Lock()
 		_, known := b.known[j.key()]
 		b.mu.Unlock()
+		b.reused = b.reused || b.kept[j.key()]
 		if known || seen[j.key()] {
 			continue
 		}
@@ -81,34 +88,32 @@ func (b *bench) do(ctx context.Context, jobs []job) error {
 	}
 	close(todo)
 	wg.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
+	return context.Cause(ctx)
 }
 
 // some trains jobs until there are no more, or one fails.
-func (b *bench) some(ctx context.Context, todo <-chan job, cancel func()) error {
+func (b *bench) some(ctx context.Context, todo <-chan job) error {
 	e, err := newEvaluator(ctx, b.corpus)
-	for j := range todo {
-		if err != nil {
-			continue
-		}
-		var m measured
-		if m, err = b.one(ctx, e, j); err != nil {
-			err = fmt.Errorf("%s, seed %d: %w", j.a.name, j.seed, err)
-			cancel()
-			continue
-		}
-		b.mu.Lock()
-		b.known[j.key()] = m
-		err = b.save()
-		b.mu.Unlock()
+	if err != nil {
+		return err
 	}
-	return err
+	for j := range todo {
+		m, err := b.one(ctx, e, j)
+		if err != nil {
+			return fmt.Errorf("%s, seed %d: %w", j.a.name, j.seed, err)
+		}
+		if err := b.learn(j, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) learn(j job, m measured) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known[j.key()] = m
+	return b.save()
 }
 
 func (b *bench) one(ctx context.Context, e *evaluator, j job) (m measured, err error) {
@@ -117,10 +122,10 @@ func (b *bench) one(ctx context.Context, e *evaluator, j job) (m measured, err e
 		return m, err
 	}
 	m.figures = f
-	if m.loss, err = loss(ctx, e.test, weights); err != nil {
+	if m.Loss, err = loss(ctx, e.test, weights); err != nil {
 		return m, err
 	}
-	m.validation, err = loss(ctx, e.validation, weights)
+	m.Validation, err = loss(ctx, e.validation, weights)
 	return m, err
 }
 
@@ -179,7 +184,7 @@ func (l *lab) tuned(arms ...arm) ([]arm, error) {
 	for i := range arms {
 		best := 0
 		for k := range n {
-			if l.bench.known[jobs[i*n+k].key()].validation < l.bench.known[jobs[i*n+best].key()].validation {
+			if l.bench.known[jobs[i*n+k].key()].Validation < l.bench.known[jobs[i*n+best].key()].Validation {
 				best = k
 			}
 		}
@@ -201,7 +206,7 @@ func (l *lab) fused() (arm, error) {
 // losses of an arm over the seeds.
 func losses(ms []measured) (s sample) {
 	for _, m := range ms {
-		s = append(s, m.loss)
+		s = append(s, m.Loss)
 	}
 	return s
 }
@@ -219,7 +224,7 @@ func (l *lab) rows(arms []arm, got [][]measured) {
 		}
 		gap := over(got[i], got[0])
 		l.row(a.name, fmt.Sprint(a.lr), by, nats(losses(got[i]).mean()), fmt.Sprintf("%s %% (%s)", points(gap.mean()), percent2(gap.error())),
-			fmt.Sprint(got[i][0].rounds), fmt.Sprintf("%.0f", got[i][0].time))
+			fmt.Sprint(got[i][0].Rounds), fmt.Sprintf("%.0f", got[i][0].Time))
 	}
 	l.printf("\n")
 }
@@ -252,7 +257,7 @@ func (l *lab) atMost(what string, a, b []measured, limit float64) {
 // over is the paired difference of losses as fractions of the other's.
 func over(a, b []measured) (s sample) {
 	for i := range a {
-		s = append(s, a[i].loss/b[i].loss-1)
+		s = append(s, a[i].Loss/b[i].Loss-1)
 	}
 	return s
 }

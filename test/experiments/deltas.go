@@ -40,10 +40,10 @@ func (f *fleet) delta(w work, from domain.Digest) ([]byte, error) {
 	if f.a.topk {
 		local = withValues(local, sparse(values(f.base), values(local)))
 	}
-	if bad && (f.a.bad == badHuge && f.f.rounds >= badFrom || f.a.bad == badAtOnce) {
+	if bad && (f.a.bad == badHuge && f.f.Rounds >= badFrom || f.a.bad == badAtOnce) {
 		local = withValues(local, stretched(values(f.base), values(local), looseScale))
 	}
-	if bad && f.a.bad == badMixed && f.f.rounds >= badFrom {
+	if bad && f.a.bad == badMixed && f.f.Rounds >= badFrom {
 		return f.unusable(local, from)
 	}
 	var out, next bytes.Buffer
@@ -58,15 +58,14 @@ func (f *fleet) delta(w work, from domain.Digest) ([]byte, error) {
 	} else {
 		_, err = merge.EncodeDelta(merge.Codec(f.codec()), bytes.NewReader(f.base), bytes.NewReader(local), from, &out)
 	}
-	f.f.payload, f.f.file = payloadOf(out.Bytes()), int64(out.Len())
-	f.f.up += f.f.payload
+	f.f.Up += payloadOf(out.Bytes())
 	return out.Bytes(), err
 }
 
 // unusable spoils a delta in one of three ways.
 func (f *fleet) unusable(local []byte, from domain.Digest) ([]byte, error) {
 	var out bytes.Buffer
-	switch (f.f.rounds - badFrom) % 3 {
+	switch (f.f.Rounds - badFrom) % 3 {
 	case 0:
 		if _, err := merge.EncodeDelta(merge.CodecFP32, bytes.NewReader(f.base), bytes.NewReader(local), from, &out); err != nil {
 			return nil, err

@@ -42,17 +42,17 @@ func attackers(l *lab) error {
 	}
 	told := func(m measured) string {
 		var out []string
-		for _, why := range slices.Sorted(maps.Keys(m.refused)) {
-			out = append(out, fmt.Sprintf("%d %s", m.refused[why], why))
+		for _, why := range slices.Sorted(maps.Keys(m.Refused)) {
+			out = append(out, fmt.Sprintf("%d %s", m.Refused[why], why))
 		}
 		return strings.Join(out, ", ")
 	}
 	for k := range got[0] {
-		r := got[2][k].refused
+		r := got[2][k].Refused
 		l.require(r[string(run.RefusedNotFinite)] > 0 && r[string(run.RefusedBase)] > 0 && r[string(run.RefusedLayout)] > 0,
 			"unusable deltas are refused for what they are: %s", told(got[2][k]))
-		l.require(got[1][k].refused[string(run.RefusedNorm)] == run.MaxRefusals || l.plant != "", "long deltas are refused until the machine is taken out: %s", told(got[1][k]))
+		l.require(got[1][k].Refused[string(run.RefusedNorm)] == run.MaxRefusals || l.plant != "", "long deltas are refused until the machine is taken out: %s", told(got[1][k]))
 	}
-	l.printf("- printed: ×100 from round 1, before the norm gate judges, one seed: %s %% (refused: %s)\n", points(first.loss/got[0][0].loss-1), told(first))
+	l.printf("- printed: ×100 from round 1, before the norm gate judges, one seed: %s %% (refused: %s)\n", points(first.Loss/got[0][0].Loss-1), told(first))
 	return nil
 }

@@ -24,6 +24,6 @@ func equalTime(l *lab) error {
 	gain := over(got[1], got[0])
 	l.require(gain.most() <= -timeGain, "four machines end below one at equal time, with every seed: %s to %s %% (needed: %s %% or lower)",
 		points(gain.least()), points(gain.most()), points(-timeGain))
-	l.require(got[1][0].time <= 1.05*got[0][0].time, "the times are equal: %.0f and %.0f", got[1][0].time, got[0][0].time)
+	l.require(got[1][0].Time <= 1.05*got[0][0].Time, "the times are equal: %.0f and %.0f", got[1][0].Time, got[0][0].Time)
 	return nil
 }

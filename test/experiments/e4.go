@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -38,7 +39,7 @@ func wire(l *lab) error {
 		{run.CodecE3M0, run.CodecInt8}, {run.CodecE3M0, run.CodecE3M0}, {run.CodecTwoBit, run.CodecE3M0}} {
 		a := base
 		a.tokens /= 2
-		a.name, a.steps, a.codec, a.down, a.lossy = fmt.Sprintf("%s up, %s down", c[0], nameOf(c[1])), wireSteps, c[0], c[1], c[0].Feedback()
+		a.name, a.steps, a.codec, a.down, a.lossy = fmt.Sprintf("%s up, %s down", c[0], cmp.Or(c[1], run.CodecFP32)), wireSteps, c[0], c[1], c[0].Feedback()
 		arms = append(arms, a)
 	}
 	var jobs []job
@@ -57,11 +58,11 @@ func wire(l *lab) error {
 	fourth := 0.0
 	for i, a := range arms {
 		m := l.bench.known[jobs[i].key()]
-		up, down := float64(m.up)/float64(m.deltas), float64(m.down)/float64(m.rounds*len(a.speeds))
-		formula := merge.BitsPerValue(merge.Codec(a.codec)) + merge.BitsPerValue(merge.Codec(nameOf(a.down)))
+		up, down := float64(m.Up)/float64(m.Deltas), float64(m.Down)/float64(m.Rounds*len(a.speeds))
+		formula := merge.BitsPerValue(merge.Codec(a.codec)) + merge.BitsPerValue(merge.Codec(cmp.Or(a.down, run.CodecFP32)))
 		bits := 8 * (up + down) / parameters
 		less := 64 * wireSteps / bits
-		l.row(a.name, fmt.Sprintf("%.3f", formula), fmt.Sprintf("%.3f", bits), fmt.Sprintf("%.0f", up), fmt.Sprintf("%.0f", down), fmt.Sprintf("%.0f×", less), nats(m.loss))
+		l.row(a.name, fmt.Sprintf("%.3f", formula), fmt.Sprintf("%.3f", bits), fmt.Sprintf("%.0f", up), fmt.Sprintf("%.0f", down), fmt.Sprintf("%.0f×", less), nats(m.Loss))
 		if math.Abs(bits/formula-1) > wireOff {
 			off = append(off, a.name)
 		}
@@ -77,13 +78,6 @@ func wire(l *lab) error {
 	l.require(len(short) == 0, "the reduction is at least 0.95 of the formula's%s", butFor(short))
 	l.require(fourth >= wireFourth, "4 bits both ways are %.0f times less than fp32 data parallel (needed: %d)", fourth, wireFourth)
 	return l.large()
-}
-
-func nameOf(down run.Codec) run.Codec {
-	if down == "" {
-		return run.CodecFP32
-	}
-	return down
 }
 
 func butFor(names []string) string {

@@ -21,7 +21,7 @@ func leases(l *lab) error {
 		return err
 	}
 	l.rows(arms, got)
-	ratio := got[0][0].time / got[1][0].time
+	ratio := got[0][0].Time / got[1][0].Time
 	l.require(ratio >= 3, "leases take a third of the time or less: %.2f times less (3.75 is ideal)", ratio)
 	l.atMost("leases against equal shares", got[1], got[0], 0.01)
 	return nil

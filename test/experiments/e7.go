@@ -31,7 +31,7 @@ func deaths(l *lab) error {
 	lost, twice, missing := 0, 0, 0
 	for _, ms := range got[1:] {
 		for _, m := range ms {
-			lost, twice, missing = lost+m.dropped, twice+m.twice, missing+m.missing
+			lost, twice, missing = lost+m.Dropped, twice+m.Twice, missing+m.Missing
 		}
 	}
 	l.require(lost > 0 && twice == 0 && missing == 0, "every chunk is counted once: %d deltas lost, %d chunks counted twice, %d not", lost, twice, missing)

@@ -52,15 +52,13 @@ type arm struct {
 
 // figures are what a run gave.
 type figures struct {
-	loss                    float64 // nats on the reported text
-	time                    float64 // simulated: chunks of a machine of speed 1
-	rounds                  int
-	samples                 int64 // counted, each once
-	up, down                int64 // bytes of the deltas' and the increments' or bases' data, over all machines
-	deltas                  int
-	payload, file           int64 // of the newest delta
-	refused                 map[string]int
-	twice, missing, dropped int // chunks counted twice, not counted, deltas lost
+	Loss                    float64 // nats on the reported text
+	Time                    float64 // simulated: chunks of a machine of speed 1
+	Rounds                  int
+	Up, Down                int64 // bytes of the deltas' and the increments' or bases' data, over all machines
+	Deltas                  int
+	Refused                 map[string]int
+	Twice, Missing, Dropped int // chunks counted twice, not counted, deltas lost
 }
 
 // fleet is one run under way: machines with trainers of the product, and a hub's arithmetic.
@@ -97,7 +95,7 @@ func specOf(a arm, seed uint64, d run.Dataset) (run.Spec, error) {
 // train runs an arm to its end and gives its last weights.
 func train(ctx context.Context, c *corpus, a arm, seed uint64) ([]byte, figures, error) {
 	f := &fleet{a: a, seed: seed, luck: permute.NewSource(seed, 77), lost: map[int][]byte{}, weight: map[int]int64{}, refusals: map[int]int{}, counted: map[domain.ChunkID]bool{}}
-	f.f.refused = map[string]int{}
+	f.f.Refused = map[string]int{}
 	if err := f.prepare(c); err != nil {
 		return nil, f.f, err
 	}
@@ -167,8 +165,7 @@ func (f *fleet) alone(ctx context.Context) ([]byte, figures, error) {
 		if _, err := t.Train(ctx, c, nil); err != nil {
 			return nil, f.f, err
 		}
-		f.f.samples += int64(run.ChunkSamples(f.spec[0], f.data[0].data, c))
-		f.f.time++
+		f.f.Time++
 	}
 	var w bytes.Buffer
 	err := t.Save(ctx, &w)
@@ -217,15 +214,15 @@ func (f *fleet) rounds(ctx context.Context) error {
 		}
 		var err error
 		if again, err = f.round(ctx, chunks, eta, mu); err != nil {
-			return fmt.Errorf("round %d: %w", f.f.rounds+1, err)
+			return fmt.Errorf("round %d: %w", f.f.Rounds+1, err)
 		}
-		f.f.rounds++
-		if f.f.rounds > 4*planned+10 {
-			return fmt.Errorf("%d rounds and no end", f.f.rounds)
+		f.f.Rounds++
+		if f.f.Rounds > 4*planned+10 {
+			return fmt.Errorf("%d rounds and no end", f.f.Rounds)
 		}
 	}
 	if !f.a.shards {
-		f.f.missing = total - len(f.counted)
+		f.f.Missing = total - len(f.counted)
 	}
 	return nil
 }
@@ -257,13 +254,13 @@ func (f *fleet) assign(chunks []domain.ChunkID) []work {
 	for _, t := range free {
 		longest = max(longest, t)
 	}
-	f.f.time += longest
+	f.f.Time += longest
 	return ws
 }
 
 // round trains the chunks and merges what came of them. It gives those that must come again.
 func (f *fleet) round(ctx context.Context, chunks []domain.ChunkID, eta, mu float64) (again []domain.ChunkID, err error) {
-	from := domain.Digest(fmt.Sprintf("%064x", f.f.rounds+1))
+	from := domain.Digest(fmt.Sprintf("%064x", f.f.Rounds+1))
 	var inputs []merge.Input
 	var done []work
 	for _, w := range f.assign(chunks) {
@@ -275,7 +272,7 @@ func (f *fleet) round(ctx context.Context, chunks []domain.ChunkID, eta, mu floa
 		}
 		if f.a.die > 0 && f.luck.Float64() < f.a.die {
 			again = append(again, w.chunks...)
-			f.f.dropped++
+			f.f.Dropped++
 			continue
 		}
 		delta, err := f.delta(w, from)
@@ -283,20 +280,19 @@ func (f *fleet) round(ctx context.Context, chunks []domain.ChunkID, eta, mu floa
 			return nil, err
 		}
 		if why := f.judge(w, delta, from); why != "" {
-			f.f.refused[why]++
+			f.f.Refused[why]++
 			f.refusals[w.machine]++
 			again = append(again, w.chunks...)
 			continue
 		}
 		f.refusals[w.machine] = 0
-		f.f.deltas++
+		f.f.Deltas++
 		for _, c := range w.chunks {
 			if f.counted[c] && !f.a.shards {
-				f.f.twice++
+				f.f.Twice++
 			}
 			f.counted[c] = true
 		}
-		f.f.samples += w.samples
 		inputs = append(inputs, merge.Input{Delta: bytes.NewReader(delta), Codec: merge.Codec(f.codec()), Samples: f.sway(w)})
 		done = append(done, w)
 	}
@@ -307,12 +303,7 @@ func (f *fleet) round(ctx context.Context, chunks []domain.ChunkID, eta, mu floa
 	return again, f.merge(inputs, from, eta, mu)
 }
 
-func (f *fleet) codec() run.Codec {
-	if f.a.codec == "" {
-		return run.CodecFP32
-	}
-	return f.a.codec
-}
+func (f *fleet) codec() run.Codec { return cmp.Or(f.a.codec, run.CodecFP32) }
 
 // local trains a machine's chunks from the base.
 func (f *fleet) local(ctx context.Context, w *work) (err error) {
@@ -369,10 +360,10 @@ func (f *fleet) merge(inputs []merge.Input, from domain.Digest, eta, mu float64)
 		if !bytes.Equal(grown.Bytes(), base.Bytes()) {
 			return fmt.Errorf("the increment does not lead to the next base")
 		}
-		f.f.down += int64(len(f.a.speeds)) * payloadOf(increment.Bytes())
+		f.f.Down += int64(len(f.a.speeds)) * payloadOf(increment.Bytes())
 		f.residual = residual.Bytes()
 	} else {
-		f.f.down += int64(len(f.a.speeds)) * payloadOf(base.Bytes())
+		f.f.Down += int64(len(f.a.speeds)) * payloadOf(base.Bytes())
 	}
 	f.base, f.momentum = base.Bytes(), momentum.Bytes()
 	f.merged++

@@ -27,6 +27,7 @@ type lab struct {
 func (l *lab) do(e experiment) (text string, ok bool) {
 	began := time.Now()
 	l.printf("## %s: %s\n\n", e.id, e.title)
+	l.bench.reused = false
 	l.err = e.run(l)
 	if l.err != nil {
 		l.printf("\ncould not be measured: %v\n", l.err)
@@ -35,7 +36,7 @@ func (l *lab) do(e experiment) (text string, ok bool) {
 	if l.quick {
 		quick = ", quick: too few repetitions for a claim"
 	}
-	if l.bench != nil && l.bench.path != "" {
+	if l.bench.reused {
 		quick += ", with what earlier tries had trained"
 	}
 	l.printf("\n%s, %.0f s, %s%s\n\n", time.Now().Format(time.DateOnly), time.Since(began).Seconds(), machine(), quick)

@@ -64,7 +64,7 @@ func command(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	failed, shared := 0, newBench()
+	failed, ended, shared := 0, 0, newBench()
 	if *resume != "" {
 		if err := shared.resume(*resume); err != nil {
 			fmt.Fprintln(stderr, err)
@@ -77,11 +77,20 @@ func command(args []string, stdout, stderr io.Writer) int {
 		if !ok {
 			failed++
 		}
+		if l.err == nil {
+			ended++
+		}
 		if *write != "" && l.err == nil {
 			if err := rewrite(*write, e.id, text); err != nil {
 				fmt.Fprintln(stderr, err)
 				return 1
 			}
+		}
+	}
+	if ended == len(chosen) {
+		if err := shared.forget(); err != nil {
+			fmt.Fprintln(stderr, err)
+			return 1
 		}
 	}
 	if failed > 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 )
@@ -15,26 +16,7 @@ import (
 // keptRun is the file.
 type keptRun struct {
 	Program string
-	Arms    map[string]keptArm
-}
-
-// keptArm is measured, for JSON.
-type keptArm struct {
-	Loss, Validation, Time  float64
-	Rounds, Deltas          int
-	Samples, Up, Down       int64
-	Payload, File           int64
-	Refused                 map[string]int
-	Twice, Missing, Dropped int
-}
-
-func (m measured) kept() keptArm {
-	return keptArm{m.loss, m.validation, m.time, m.rounds, m.deltas, m.samples, m.up, m.down, m.payload, m.file, m.refused, m.twice, m.missing, m.dropped}
-}
-
-func (k keptArm) measured() measured {
-	return measured{figures{loss: k.Loss, time: k.Time, rounds: k.Rounds, samples: k.Samples, up: k.Up, down: k.Down, deltas: k.Deltas, payload: k.Payload,
-		file: k.File, refused: k.Refused, twice: k.Twice, missing: k.Missing, dropped: k.Dropped}, k.Validation}
+	Arms    map[string]measured
 }
 
 // resume reads the file, if there is one, and has do write it from now on.
@@ -61,8 +43,9 @@ func (b *bench) resume(path string) error {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
 	if k.Program == b.program {
-		for key, a := range k.Arms {
-			b.known[key] = a.measured()
+		maps.Copy(b.known, k.Arms)
+		for key := range k.Arms {
+			b.kept[key] = true
 		}
 	}
 	return nil
@@ -73,11 +56,7 @@ func (b *bench) save() error {
 	if b.path == "" {
 		return nil
 	}
-	k := keptRun{Program: b.program, Arms: map[string]keptArm{}}
-	for key, m := range b.known {
-		k.Arms[key] = m.kept()
-	}
-	raw, err := json.Marshal(k)
+	raw, err := json.Marshal(keptRun{Program: b.program, Arms: b.known})
 	if err != nil {
 		return err
 	}
@@ -88,4 +67,15 @@ func (b *bench) save() error {
 		return err
 	}
 	return os.Rename(b.path+".new", b.path)
+}
+
+// forget removes the file when there is nothing left to go on with.
+func (b *bench) forget() error {
+	if b.path == "" {
+		return nil
+	}
+	if err := os.Remove(b.path); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
 }

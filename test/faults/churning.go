@@ -23,6 +23,12 @@ const (
 	churnChunk = 25 * churnBatch
 )
 
+// maxChurn is how many machines a churn may have: each is named by a letter.
+const maxChurn = 26
+
+// churnLease is the product's own: other rows shorten it.
+const churnLease = 2 * time.Minute
+
 // churnCap is how many times its length a churn may last until the open round has ended.
 const churnCap = 3
 
@@ -125,7 +131,7 @@ func (p *presence) back(name string) {
 func (w *world) churned(o options) churned {
 	names := churnNames(o.machines)
 	faults, length := o.faults, time.Duration(o.minutes*float64(time.Minute))
-	w.Pool.Lease = o.lease
+	w.Pool.Lease = churnLease
 	w.StartHub("--min-free", "1048576")
 	w.witness = watch(w)
 	there := &presence{}

@@ -73,6 +73,17 @@ func TestTable(t *testing.T) {
 }
 
 // A row that fails is told as one, also when it is only expected to.
+func TestChurnHasALetterForEachMachine(t *testing.T) {
+	for _, n := range []int{0, -1, maxChurn + 1} {
+		if err := other(options{what: "churn", machines: n}); err == nil || !strings.Contains(err.Error(), "1 to 26") {
+			t.Errorf("%d machines: %v", n, err)
+		}
+	}
+	if names := churnNames(maxChurn); names[0] != "a" || names[maxChurn-1] != "z" {
+		t.Errorf("the machines are %v", names)
+	}
+}
+
 func TestVerdicts(t *testing.T) {
 	bad := row{id: 1, run: func(w *world) { w.Fatalf("broken") }}
 	fine := row{id: 2, run: func(w *world) { w.see("fine") }}

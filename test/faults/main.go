@@ -33,7 +33,6 @@ type options struct {
 	least    float64
 	share    int
 	machines int
-	lease    time.Duration
 }
 
 func main() {
@@ -60,9 +59,8 @@ func main() {
 	flag.IntVar(&o.faults, "faults", 120, "churn: kills of hub, agents and trainers")
 	flag.Float64Var(&o.minutes, "minutes", 10, "churn and soak: how long")
 	flag.Float64Var(&o.least, "least", 0.9, "churn: efficiency that must be reached")
-	flag.IntVar(&o.machines, "machines", 8, "churn: machines of the pool, 26 at most")
+	flag.IntVar(&o.machines, "machines", 8, fmt.Sprintf("churn: machines of the pool, %d at most", maxChurn))
 	flag.IntVar(&o.share, "share", 100, "churn: chunks of a second of each machine in a round")
-	flag.DurationVar(&o.lease, "lease", 2*time.Minute, "churn: lease time of the pool, the product's default")
 	flag.StringVar(&o.root, "root", ".", "the repository")
 	flag.Parse()
 	if err := work(o); err != nil {
@@ -115,6 +113,9 @@ func work(o options) error {
 
 // other does what is no table.
 func other(o options) error {
+	if o.machines < 1 || o.machines > maxChurn {
+		return fmt.Errorf("-machines %d: 1 to %d", o.machines, maxChurn)
+	}
 	dir, err := os.MkdirTemp("", "tensorturn-faults-")
 	if err != nil {
 		return err

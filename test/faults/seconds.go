@@ -142,9 +142,6 @@ func (w *world) ledger(id domain.RunID, began, ended time.Time, there *presence,
 	for _, m := range all {
 		for s, a := range accounts {
 			if m.slot == "" || m.slot == s {
-				if m.at.Before(began) {
-					m.at = began
-				}
 				m.do(a)
 			}
 		}
