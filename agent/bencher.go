@@ -30,6 +30,7 @@ type bencher struct {
 	wanted int  // number, 0 for none
 	busy   bool // a slot has work
 	done   *wire.Bench
+	failed string             // why the wanted one could not be taken, empty before the first try
 	stop   context.CancelFunc // of the one under way
 }
 
@@ -48,6 +49,9 @@ func (b *bencher) hear(r *wire.SyncReply) {
 	if (busy || r.Bench != b.wanted) && b.stop != nil {
 		b.stop()
 	}
+	if r.Bench != b.wanted {
+		b.failed = ""
+	}
 	b.busy, b.wanted = busy, r.Bench
 	select {
 	case b.news <- struct{}{}:
@@ -63,6 +67,13 @@ func (b *bencher) result() *wire.Bench {
 		return b.done
 	}
 	return nil
+}
+
+// waits is why the wanted benchmark could not be taken yet, for people; empty for nothing.
+func (b *bencher) waits() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
 }
 
 // due reports whether a benchmark shall be taken now, and which.
@@ -113,8 +124,11 @@ func (b *bencher) take(ctx context.Context) time.Duration {
 	score, err := b.measure(ctx)
 	b.mu.Lock()
 	b.stop = nil
-	if err == nil {
-		b.done = &wire.Bench{Number: number, Score: score}
+	switch {
+	case err == nil:
+		b.done, b.failed = &wire.Bench{Number: number, Score: score}, ""
+	case ctx.Err() == nil && number == b.wanted:
+		b.failed = reason(err.Error())
 	}
 	b.mu.Unlock()
 	switch {
@@ -125,6 +139,7 @@ func (b *bencher) take(ctx context.Context) time.Duration {
 		b.log.Debug().Msg("measuring stopped for work, goes on later")
 	default:
 		b.log.Warn().Err(err).Msg("this machine could not be measured, tried again")
+		b.hint()
 		return benchAgain
 	}
 	return benchRest

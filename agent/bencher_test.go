@@ -94,9 +94,12 @@ func TestBencher(t *testing.T) {
 		if b.result() != nil {
 			t.Fatal("a failure is a result")
 		}
+		if b.waits() != "the link fails" || hints.Load() != 2 {
+			t.Fatalf("after a failure it waits for %q, %d hints", b.waits(), hints.Load())
+		}
 		pass(benchAgain + 11*time.Second)
-		if got := b.result(); got == nil || got.Number != 2 || m.began.Load() != 4 {
-			t.Fatalf("%+v after %d", got, m.began.Load())
+		if got := b.result(); got == nil || got.Number != 2 || m.began.Load() != 4 || b.waits() != "" {
+			t.Fatalf("%+v after %d, waits for %q", got, m.began.Load(), b.waits())
 		}
 		b.hear(word(3)) // asked anew while the second was on its way
 		if b.result() != nil {

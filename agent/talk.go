@@ -75,7 +75,7 @@ func (a *Agent) exchange(s pendingSync) (*wire.SyncReply, error) {
 		s.request.Holding = a.server.holding()
 	}
 	if a.bench != nil {
-		s.request.Bench = a.bench.result()
+		s.request.Bench, s.request.Beat.Unmeasured = a.bench.result(), a.bench.waits()
 	}
 	measured := a.told
 	if a.cfg.Vitals != nil {

@@ -13,6 +13,7 @@ import (
 	"tensorturn/agent"
 	"tensorturn/broker/gateway"
 	"tensorturn/broker/identity"
+	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
 	"tensorturn/domain/machine"
@@ -144,5 +145,26 @@ func TestAMachineIsMeasuredOnDemand(t *testing.T) {
 	r.must(err)
 	if asked, ok := e.Data.(*machine.BenchAsked); !ok || !asked.Anew || asked.Number != 2 || asked.Reason != "new cooler" || e.Actor != "operator" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// Why a wanted benchmark is not taken yet is told in the machine's own words, and no longer once none is wanted.
+func TestWhyAMachineIsNotMeasured(t *testing.T) {
+	said := &wire.Telemetry{Unmeasured: "other programs use 93 % of the CPU"}
+	r := newRig(t, func(c *gateway.Config) { c.Agents = telling{c.Agents, said} })
+	_, id := r.enrol("box")
+	sync := func(counter uint64, b *wire.Bench) (m fleet.Machine) {
+		t.Helper()
+		_, err := r.service.Sync(t.Context(), id, wire.SyncRequest{Version: wire.Version, Incarnation: "first", Counter: counter, Slots: make([]wire.SlotReport, 1), Bench: b})
+		r.must(err)
+		r.api(http.MethodGet, "/api/v1/machines/box", nil, &m)
+		return m
+	}
+	if m := sync(1, nil); m.BenchWanted != 1 || m.Unmeasured != said.Unmeasured {
+		t.Errorf("waiting: benchmark %d, %q", m.BenchWanted, m.Unmeasured)
+	}
+	score := machine.Score{Devices: []machine.DeviceScore{{Name: "a cpu"}}, Seconds: 1}
+	if m := sync(2, &wire.Bench{Number: 1, Score: score}); m.BenchWanted != 0 || m.Unmeasured != "" {
+		t.Errorf("measured: benchmark %d, %q", m.BenchWanted, m.Unmeasured)
 	}
 }

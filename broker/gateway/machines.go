@@ -106,5 +106,8 @@ func (g *Gateway) measured(ctx context.Context, ms []fleet.Machine) {
 		m := &ms[i]
 		said, _ := g.cfg.Agents.Telemetry(m.ID)
 		m.Sandbox, m.Vitals, m.Contested = said.Sandbox, said.Vitals, slices.Contains(contested, m.ID)
+		if m.BenchWanted > 0 { // what an agent said before it was heard that none is wanted any more is over
+			m.Unmeasured = said.Unmeasured
+		}
 	}
 }

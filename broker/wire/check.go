@@ -21,6 +21,7 @@ func checkRequest(r *SyncRequest) error {
 	c.count("cpus", r.Beat.CPUs)
 	c.digests("missing", r.Missing, MaxWanted)
 	c.text("sandbox", r.Beat.Sandbox)
+	c.text("why it is not measured", r.Beat.Unmeasured)
 	c.pieces(r.Logs)
 	c.vitals(r.Beat.Vitals)
 	c.holding(r.Holding)

@@ -52,6 +52,8 @@ type Telemetry struct {
 	Arch       string `msgpack:"arch"`
 	// Sandbox is what holds programs of process runs on this machine, and whether it proved itself; empty before that.
 	Sandbox string `msgpack:"sandbox,omitempty"`
+	// Unmeasured is why the wanted benchmark could not be taken yet; empty when none is wanted or nothing went wrong.
+	Unmeasured string `msgpack:"unmeasured,omitempty"`
 	// Vitals is what the machine measures of its hardware; nil when nothing was measured anew since the last sync.
 	Vitals *machine.Vitals `msgpack:"vitals,omitempty"`
 }

@@ -35,14 +35,14 @@ func machineBench(a *app) *cobra.Command {
 			if err := cl.call(c.Context(), http.MethodPost, path+"/bench", gateway.BenchRequest{Reason: reason, Anew: anew}, &m); err != nil {
 				return err
 			}
-			if m, err = awaitBench(c.Context(), cl, m, wait); err != nil {
+			if m, err = a.awaitBench(c.Context(), cl, m, wait, benchLook); err != nil {
 				return err
 			}
 			if a.json {
 				return a.object(m)
 			}
 			if m.BenchWanted > 0 {
-				a.say("%s (%s) is measured when it is online, unpaused, and no slot has work; see: tensorturn machine show %s", m.Name, m.ID, m.Name)
+				a.say("%s (%s) is measured %s; see: tensorturn machine show %s", m.Name, m.ID, benchWaits(m), m.Name)
 				return nil
 			}
 			a.table([]string{"FIELD", "VALUE"}, benchOf(m))
@@ -54,18 +54,31 @@ func machineBench(a *app) *cobra.Command {
 	return c
 }
 
-// awaitBench looks at the machine until it wants to be measured no more.
-func awaitBench(ctx context.Context, cl *client, m fleet.Machine, limit time.Duration) (fleet.Machine, error) {
+// benchWaits says when a wanted benchmark is taken: by the machine's own word where it has tried.
+func benchWaits(m fleet.Machine) string {
+	if m.Unmeasured != "" {
+		return "later, tried again every minute: " + m.Unmeasured
+	}
+	return "when it is online, unpaused, and no slot has work"
+}
+
+// awaitBench looks at the machine until it wants to be measured no more, and says what the machine waits for.
+func (a *app) awaitBench(ctx context.Context, cl *client, m fleet.Machine, limit, look time.Duration) (fleet.Machine, error) {
 	path := "/api/v1/machines/" + url.PathEscape(string(m.ID))
+	said := ""
 	for end := time.Now().Add(limit); m.BenchWanted > 0 && time.Now().Before(end); {
-		if err := pause(ctx, min(benchLook, max(time.Until(end), time.Millisecond))); err != nil {
+		if err := pause(ctx, min(look, max(time.Until(end), time.Millisecond))); err != nil {
 			return m, err
 		}
 		var next fleet.Machine
 		if err := cl.call(ctx, http.MethodGet, path, nil, &next); err != nil {
 			return m, err
 		}
-		m = next
+		if m = next; m.Unmeasured != said {
+			if said = m.Unmeasured; said != "" {
+				a.say("%s waits: %s", m.Name, said)
+			}
+		}
 	}
 	return m, nil
 }
@@ -74,7 +87,7 @@ func awaitBench(ctx context.Context, cl *client, m fleet.Machine, limit time.Dur
 func benchOf(m fleet.Machine) [][]string {
 	var rows [][]string
 	if m.BenchWanted > 0 {
-		rows = append(rows, []string{"measured", "not yet: when it is online, unpaused, and no slot has work"})
+		rows = append(rows, []string{"measured", "not yet: " + benchWaits(m)})
 	}
 	if b := m.Bench; b != nil {
 		rows = append(rows, []string{"measured", fmt.Sprintf("%s ago, %s", short(time.Since(b.At)), b.Reason)})

@@ -30,10 +30,12 @@ type Machine struct {
 	Bench *machine.Bench      `json:"bench,omitempty"`
 	Slow  []machine.Shortfall `json:"slow,omitempty"`
 	// BenchWanted is the benchmark it shall take when it has nothing else to do, 0 for none.
-	BenchWanted int               `json:"benchWanted,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty" doc:"of its owner, and those that its agent was started with"`
-	NKey        string            `json:"nkey"`
-	Account     string            `json:"account"`
+	BenchWanted int `json:"benchWanted,omitempty"`
+	// Unmeasured is why it could not be taken yet: the agent tries again every minute. Filled as Sandbox is.
+	Unmeasured string            `json:"unmeasured,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty" doc:"of its owner, and those that its agent was started with"`
+	NKey       string            `json:"nkey"`
+	Account    string            `json:"account"`
 	// Sandbox is what holds owners' programs there, as the machine last said it since the hub started. It is no fact of the
 	// log: the view leaves it empty and the front fills it.
 	Sandbox string `json:"sandbox,omitempty"`
