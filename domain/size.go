@@ -30,10 +30,10 @@ func ParseSize(text string) (uint64, error) {
 }
 
 // FormatSize says a number of bytes for people: in the largest unit that it fills, with one decimal where that is not 0.
-func FormatSize(n uint64) string {
+func FormatSize[N int64 | uint64](n N) string {
 	for _, u := range [...]struct {
 		name string
-		size uint64
+		size N
 	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
 		if n >= u.size {
 			return strings.TrimSuffix(strconv.FormatFloat(float64(n)/float64(u.size), 'f', 1, 64), ".0") + " " + u.name
@@ -42,7 +42,7 @@ func FormatSize(n uint64) string {
 	if n == 1 {
 		return "1 byte"
 	}
-	return strconv.FormatUint(n, 10) + " bytes"
+	return strconv.FormatInt(int64(n), 10) + " bytes"
 }
 
 // Figure writes a number for people: three digits are what a measurement is worth.

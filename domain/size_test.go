@@ -21,5 +21,8 @@ func TestFormatSize(t *testing.T) {
 		if got := domain.FormatSize(n); got != want {
 			t.Errorf("FormatSize(%d) = %q, want %q", n, got, want)
 		}
+		if got := domain.FormatSize(int64(n)); got != want {
+			t.Errorf("FormatSize(int64(%d)) = %q, want %q", n, got, want)
+		}
 	}
 }

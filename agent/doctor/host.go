@@ -4,15 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-)
 
-// gib renders bytes for people.
-func gib(n int64) string {
-	if n < 1<<30 {
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-}
+	"tensorturn/domain"
+)
 
 func lookDisk(_ context.Context, e *exam) Finding {
 	free, err := e.Space(e.Dir)
@@ -20,10 +14,10 @@ func lookDisk(_ context.Context, e *exam) Finding {
 		return skipped("the free space of " + e.Dir + " is not known: " + err.Error())
 	}
 	if free < e.MinFree {
-		return problem(DiskSmall, fmt.Sprintf("%s are free on the disk of %s, %s are needed", gib(free), e.Dir, gib(e.MinFree)),
+		return problem(DiskSmall, fmt.Sprintf("%s are free on the disk of %s, %s are needed", domain.FormatSize(free), e.Dir, domain.FormatSize(e.MinFree)),
 			"make room there, or move the folder to another disk and name it with --dir; an agent's cache is bounded with --cache")
 	}
-	return fine(fmt.Sprintf("%s are free on the disk of %s", gib(free), e.Dir))
+	return fine(fmt.Sprintf("%s are free on the disk of %s", domain.FormatSize(free), e.Dir))
 }
 
 // lookTemp writes to the temporary folder: Unix sockets, proofs of the sandbox and compiled kernels of torch go there.
@@ -42,7 +36,7 @@ func lookTemp(_ context.Context, e *exam) Finding {
 		return problem(TempFull, "the temporary folder "+e.Temp+" cannot be written: "+err.Error(), fix)
 	}
 	if free, err := e.Space(e.Temp); err == nil && free < tempFree {
-		return problem(TempFull, fmt.Sprintf("%s are free in the temporary folder %s, %s are needed", gib(free), e.Temp, gib(tempFree)), fix)
+		return problem(TempFull, fmt.Sprintf("%s are free in the temporary folder %s, %s are needed", domain.FormatSize(free), e.Temp, domain.FormatSize(int64(tempFree))), fix)
 	}
 	return fine("the temporary folder " + e.Temp + " can be written")
 }

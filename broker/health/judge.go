@@ -65,15 +65,15 @@ func judge(l look, before State) (State, string) {
 	}
 	switch {
 	case l.free < mark(reserveOf(l.minFree), Full):
-		worse(Full, fmt.Sprintf("%s are free on its disk, %s are kept for the log", Size(l.free), Size(reserveOf(l.minFree))))
+		worse(Full, fmt.Sprintf("%s are free on its disk, %s are kept for the log", domain.FormatSize(l.free), domain.FormatSize(reserveOf(l.minFree))))
 	case l.free < mark(l.minFree, Low):
-		worse(Low, fmt.Sprintf("%s are free on its disk, --min-free is %s", Size(l.free), Size(l.minFree)))
+		worse(Low, fmt.Sprintf("%s are free on its disk, --min-free is %s", domain.FormatSize(l.free), domain.FormatSize(l.minFree)))
 	}
 	for _, s := range l.shares {
 		if s.Limit <= 0 {
 			continue
 		}
-		used := fmt.Sprintf("%s of the %s that --max-store leaves for %s are used", Size(s.Bytes), Size(s.Limit), s.Stream)
+		used := fmt.Sprintf("%s of the %s that --max-store leaves for %s are used", domain.FormatSize(s.Bytes), domain.FormatSize(s.Limit), s.Stream)
 		if s.Bytes >= s.Limit/16*lowShare {
 			worse(Low, used)
 		}
@@ -95,18 +95,4 @@ func rank(s State) int {
 		return 2
 	}
 	return 0
-}
-
-// Size is a number of bytes for people.
-func Size(n int64) string {
-	const unit = 1 << 10
-	names := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	f, i := float64(n), 0
-	for f >= unit && i < len(names)-1 {
-		f, i = f/unit, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", f, names[i])
 }

@@ -9,6 +9,7 @@ import (
 
 	"tensorturn/broker/gateway"
 	"tensorturn/broker/health"
+	"tensorturn/domain"
 )
 
 func hubStatus(a *app) *cobra.Command {
@@ -43,9 +44,9 @@ func (a *app) showStatus(s gateway.HubStatus) {
 		rows = append(rows, []string{"why", s.Why})
 	}
 	rows = append(rows, []string{"version", s.Version}, []string{"records", itoa(s.Records)},
-		[]string{"disk free", fmt.Sprintf("%s of %s (no new runs below %s)", health.Size(s.Free), health.Size(s.Total), health.Size(s.MinFree))})
+		[]string{"disk free", fmt.Sprintf("%s of %s (no new runs below %s)", domain.FormatSize(s.Free), domain.FormatSize(s.Total), domain.FormatSize(s.MinFree))})
 	for _, u := range s.Shares {
-		rows = append(rows, []string{u.Stream, fmt.Sprintf("%s of %s", health.Size(u.Bytes), health.Size(u.Limit))})
+		rows = append(rows, []string{u.Stream, fmt.Sprintf("%s of %s", domain.FormatSize(u.Bytes), domain.FormatSize(u.Limit))})
 	}
 	if s.Healed > 0 {
 		rows = append(rows, []string{"store recycled", count(s.Healed, "time")})

@@ -49,7 +49,7 @@ func logExport(a *app) *cobra.Command {
 			if a.json {
 				return a.object(e)
 			}
-			a.say("wrote %s to %s: %d records, %d of others by their digests, %d blobs", bytesText(e.Bytes), out, e.Records, e.Hidden, e.Objects)
+			a.say("wrote %s to %s: %d records, %d of others by their digests, %d blobs", domain.FormatSize(e.Bytes), out, e.Records, e.Hidden, e.Objects)
 			a.say("verify it anywhere with: tensorturn log verify %s --key %s", out, e.Key)
 			return nil
 		}}
@@ -173,15 +173,4 @@ func (a *app) verifyExport(ctx context.Context, path, key string) error {
 	}
 	a.print("ok: run %s, %d records from %d to %d; %s; head %s", e.Run, e.Records, e.First, e.Last, what, e.Head.Short())
 	return nil
-}
-
-// bytesText is a size for people.
-func bytesText(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 }

@@ -146,7 +146,7 @@ func (a *app) upload(ctx context.Context, cl *client, spec *run.Spec) (run.Datas
 		return a.packCode(ctx, cl, spec)
 	}
 	if spec.Data.Path == "" {
-		return run.Dataset{}, domain.Invalid("submit run", "data.path is missing", "name a table (CSV), an IDX file of pictures, or text, a file or a folder, in the spec")
+		return run.Dataset{}, domain.Invalid("submit run", "data.path is missing", "name a CSV file, an IDX file of pictures, or text (a file or a folder) in the spec")
 	}
 	if spec.Data.Format == "" {
 		spec.Data.Format = formatOf(spec.Data.Path)

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"time"
+
+	"tensorturn/domain"
 )
 
 // Limits are what one program, with everything it starts, may use on this machine. Zero is no limit.
@@ -69,12 +71,12 @@ func (t *Trainer) watch() {
 		case o.Limits.Processes > 0 && use.processes > o.Limits.Processes:
 			t.condemn(limitFailure(KindLimit, fmt.Sprintf("started %d processes, more than the %d that are allowed", use.processes, o.Limits.Processes), "--trainer-processes"))
 		case above >= settleLooks || above > 0 && float64(use.memory) > 1.1*float64(o.Limits.Memory):
-			t.condemn(limitFailure(KindMemory, fmt.Sprintf("used %s of memory, more than the %s that are allowed", size(use.memory), size(o.Limits.Memory)), "--trainer-memory"))
+			t.condemn(limitFailure(KindMemory, fmt.Sprintf("used %s of memory, more than the %s that are allowed", domain.FormatSize(use.memory), domain.FormatSize(o.Limits.Memory)), "--trainer-memory"))
 		case o.Limits.Time > 0 && time.Since(began) > o.Limits.Time:
 			t.condemn(limitFailure(KindLimit, fmt.Sprintf("ran for more than the %v that are allowed", o.Limits.Time), "--trainer-time"))
 		case o.Limits.Disk > 0 && look%diskLooks == 0:
 			if bytes, files := usage(t.dir); bytes > o.Limits.Disk || files > maxFiles {
-				t.condemn(limitFailure(KindLimit, fmt.Sprintf("wrote %s in %d files, more than the %s and %d files that are allowed", size(bytes), files, size(o.Limits.Disk), maxFiles), "--trainer-disk"))
+				t.condemn(limitFailure(KindLimit, fmt.Sprintf("wrote %s in %d files, more than the %s and %d files that are allowed", domain.FormatSize(bytes), files, domain.FormatSize(o.Limits.Disk), maxFiles), "--trainer-disk"))
 			}
 		}
 	}
@@ -107,17 +109,6 @@ func usage(dir string) (bytes int64, files int) {
 		return nil
 	})
 	return bytes, files
-}
-
-// size says bytes for people.
-func size(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%d bytes", n)
 }
 
 // use is what the processes of a unit take.
