@@ -120,11 +120,12 @@ func resets(w *world) {
 }
 
 func farAway(w *world) {
-	p := w.apart()
-	x := weather{delay: 300 * time.Millisecond}
-	if w.mutant {
-		x.delay = 2 * lease
+	x := weather{delay: 2 * lease}
+	if !w.mutant {
+		x.delay = 300 * time.Millisecond
+		w.Pool.Lease = 5 * lease // of one of some seconds, 600 ms would nearly make a suspect
 	}
+	p := w.apart()
 	p.set(x)
 	id := w.submit(30, "round: {chunks: 230}") // of some seconds: in one that is over within a few round trips a far machine has no part
 	r := w.ended(id)
