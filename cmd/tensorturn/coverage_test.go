@@ -258,7 +258,7 @@ func routeOf(known []string, method, path string) string {
 
 // invented answers with as much as a command needs to go on.
 func invented(w http.ResponseWriter, route string) {
-	const run = `{"id":"r-1","name":"x","phase":"running","mode":"fused","rounds":{"merged":1,"planned":2},"model":"%s","slots":[{"slot":"m.0"}]}`
+	const run = `{"id":"r-1","name":"x","spec":{"trainer":"process"},"phase":"running","mode":"fused","rounds":{"merged":1,"planned":2},"model":"%s","slots":[{"slot":"m.0"}]}`
 	switch route {
 	case "GET /api/v1/runs/{id}", "POST /api/v1/runs":
 		fmt.Fprintf(w, run, strings.Repeat("ab", 32))
