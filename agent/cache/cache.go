@@ -86,7 +86,7 @@ func Open(dir string, o Options) (*Cache, error) {
 	case err != nil:
 		return nil, diskError("open cache", err)
 	case !ok:
-		return nil, domain.Conflict("open cache", fmt.Sprintf("another agent uses %s", dir), "stop it, or give this one another directory")
+		return nil, domain.Conflict("open cache", fmt.Sprintf("another agent uses %s", dir), "stop it; a second agent of one computer joins with a directory of its own: tensorturn agent join URL --token T --dir OTHER")
 	}
 	if err := c.load(); err != nil {
 		return nil, errors.Join(err, c.lock.Unlock())

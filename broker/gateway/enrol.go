@@ -38,6 +38,8 @@ type EnrolReply struct {
 	Credential string           `json:"credential"` // user JWT, 24 h
 	CA         string           `json:"ca"`         // PEM: the only root it trusts from now on
 	HeadKey    []byte           `json:"head_key"`   // Ed25519 public key of signed heads
+	// Namesake is the oldest other machine of the same name, empty when there is none.
+	Namesake domain.MachineID `json:"namesake,omitempty"`
 }
 
 // enrol turns a token into a machine. One batch uses the token and enrols the machine: both or neither.
@@ -108,7 +110,19 @@ func (g *Gateway) admit(r *http.Request, q EnrolRequest) (EnrolReply, error) {
 	if err != nil {
 		return EnrolReply{}, err
 	}
-	return EnrolReply{Machine: id, Credential: jwt, CA: string(g.cfg.CA), HeadKey: g.cfg.HeadKey}, nil
+	return EnrolReply{Machine: id, Credential: jwt, CA: string(g.cfg.CA), HeadKey: g.cfg.HeadKey, Namesake: g.namesake(id, q.Name)}, nil
+}
+
+// namesake is another machine that commands may mean by the name.
+func (g *Gateway) namesake(id domain.MachineID, name string) (other domain.MachineID) {
+	g.cfg.Views.Engine.Read(func(uint64) {
+		for _, named := range g.cfg.Views.Fleet.Candidates(name) {
+			if m, ok := g.cfg.Views.Fleet.Find(string(named)); ok && named != id && m.Name == name && other == "" {
+				other = named
+			}
+		}
+	})
+	return other
 }
 
 // newMachine makes the machine's account and then, in one batch, uses the token and enrols the machine. Its id is made

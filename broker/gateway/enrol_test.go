@@ -183,3 +183,32 @@ func TestRenewByProof(t *testing.T) {
 	r.api("POST", "/api/v1/machines/"+string(id)+"/revoke", nil, nil)
 	ask().refused(t, 403, domain.KindDenied, "revoked") // only who holds the key is told
 }
+
+// Whoever joins under a name that another machine has hears of it; a revoked one, or one whose id only begins so, is no namesake.
+func TestNamesake(t *testing.T) {
+	r := newRig(t, nil)
+	join := func(name string) gateway.EnrolReply {
+		t.Helper()
+		joined, refused := r.join(1, func(int) gateway.EnrolRequest {
+			return gateway.EnrolRequest{Token: r.token(gateway.CreateToken{}).Token, Name: name, Slots: 1, Proof: r.proof(r.nkey(), identity.AudienceEnrol, time.Now())}
+		})
+		if len(joined) != 1 {
+			t.Fatalf("%s: %v", name, refused)
+		}
+		return joined[0]
+	}
+	join("laptop")
+	if first := join("lap"); first.Namesake != "" {
+		t.Errorf("lap is told of %s", first.Namesake)
+	}
+	old := join("box")
+	if second := join("box"); second.Namesake != old.Machine {
+		t.Errorf("a second box is told of %q, want %q", second.Namesake, old.Machine)
+	} else {
+		r.api(http.MethodPost, "/api/v1/machines/"+string(second.Machine)+"/revoke", gateway.Reasoned{}, &fleet.Machine{})
+	}
+	r.api(http.MethodPost, "/api/v1/machines/"+string(old.Machine)+"/revoke", gateway.Reasoned{}, &fleet.Machine{})
+	if third := join("box"); third.Namesake != "" {
+		t.Errorf("two revoked ones, and it is told of %s", third.Namesake)
+	}
+}

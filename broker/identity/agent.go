@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"path/filepath"
 
 	"github.com/nats-io/nkeys"
 
@@ -78,7 +79,8 @@ func LoadAgentKeys(path string) (*AgentKeys, error) {
 	const next = "join again with `tensorturn agent join`"
 	b, err := readSecret(path)
 	if missing(err) {
-		return nil, domain.NotFound("read machine key", path+" does not exist: this machine has not joined a hub", next)
+		return nil, domain.NotFound("read machine key", path+" does not exist: this machine has not joined a hub",
+			"make a token at the hub with: tensorturn token create; then here: tensorturn agent join URL --token T --dir "+filepath.Dir(path))
 	}
 	if err != nil {
 		return nil, err

@@ -54,6 +54,9 @@ func agentStart(a *app) *cobra.Command {
 	return c
 }
 
+// firstContact is how long the link to the hub may take before people are told where to look: most come up within a second.
+const firstContact = 5 * time.Second
+
 // defaultRoom is how many deployed models a machine holds when its owner says nothing: an ensemble, and some more.
 const defaultRoom = 32
 
@@ -77,27 +80,42 @@ func (a *app) serveOnce(ctx context.Context, o agentOptions) (again bool, err er
 	defer p.stop()
 	a.say("machine %s works for %s with %s", p.keys.Machine, p.keys.Hub, count(p.opts.slots, "slot"))
 	began := time.Now()
-	select {
-	case <-p.agent.Done():
-	case <-p.grown:
-		again = true
-		a.say("GPUs have come: contributing what is trained, then beginning anew with slots for them")
-		p.agent.Drain()
-		<-p.agent.Done()
-	case err := <-p.expelled:
-		return false, err
-	case <-ctx.Done():
-		began = time.Now()
-		if p.leaf.Connected() {
-			a.say("stopping: contributing what is trained; a second signal ends at once")
-		} else {
-			a.say("stopping: the hub does not answer; what is trained is kept for it, waiting up to %s; a second signal ends at once", short(o.stopLimit))
+	silent := time.NewTimer(firstContact)
+	defer silent.Stop()
+	for over := false; !over; {
+		over = true
+		select {
+		case <-silent.C:
+			over = false
+			if !p.leaf.Connected() {
+				a.say("%s does not answer yet and is dialled until it does; tensorturn doctor%s says what is in the way", p.keys.Hub, dirFlag(o.dir))
+			}
+		case <-p.agent.Done():
+		case <-p.grown:
+			again = true
+			a.say("GPUs have come: contributing what is trained, then beginning anew with slots for them")
+			p.agent.Drain()
+			<-p.agent.Done()
+		case err := <-p.expelled:
+			return false, err
+		case <-ctx.Done():
+			began = time.Now()
+			a.sayStopping(p)
+			p.agent.Drain()
+			<-p.agent.Done()
 		}
-		p.agent.Drain()
-		<-p.agent.Done()
 	}
 	a.say("ended: %s (%s)", p.agent.Reason(), short(time.Since(began)))
 	return again, nil
+}
+
+// sayStopping says what a stop waits for.
+func (a *app) sayStopping(p *agentProcess) {
+	if p.leaf.Connected() {
+		a.say("stopping: contributing what is trained; a second signal ends at once")
+		return
+	}
+	a.say("stopping: the hub does not answer; what is trained is kept for it, waiting up to %s; a second signal ends at once", short(p.opts.stopLimit))
 }
 
 // readHead gives the newest signed head of the hub's log that this agent kept.

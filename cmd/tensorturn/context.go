@@ -32,7 +32,7 @@ func loadContext(path string) (operatorContext, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return c, domain.NotFound("read operator context", plainPathError(err),
-			"give --context DIR/operator.json of the hub's directory, or set TENSORTURN_CONTEXT")
+			"a hub writes it into its directory when it starts (tensorturn hub start --dir DIR): give --context DIR/operator.json, or set TENSORTURN_CONTEXT to it")
 	}
 	if err := json.Unmarshal(b, &c); err != nil || c.URL == "" || c.Key == "" {
 		return c, domain.Invalid("read operator context "+path, "it is not an operator.json", "copy the file that the hub wrote into its directory")

@@ -25,6 +25,10 @@ const maxSpecBytes = 256 << 10
 // loadSpec reads a run's specification. Unknown keys are errors that name the key, its line and the nearest known one.
 // Relative paths of data and code are taken from the folder of the spec.
 func loadSpec(path string) (run.Spec, error) {
+	if kind := strings.ToLower(filepath.Ext(path)); kind == ".csv" || kind == ".gz" {
+		return run.Spec{}, domain.Invalid("read spec "+path, "it is named as data are, and a run is submitted by a specification",
+			"write a file spec.yaml with the line `data: {path: "+path+"}`, and submit that")
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return run.Spec{}, domain.NotFound("read spec", plainPathError(err), "give the path of a YAML file, for example examples/digits.yaml")
