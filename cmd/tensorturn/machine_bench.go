@@ -41,7 +41,7 @@ func machineBench(a *app) *cobra.Command {
 			if a.json {
 				return a.object(m)
 			}
-			if m.BenchWanted > 0 {
+			if awaited(m) {
 				a.say("%s (%s) is measured %s; see: tensorturn machine show %s", m.Name, m.ID, benchWaits(m), m.Name)
 				return nil
 			}
@@ -53,6 +53,9 @@ func machineBench(a *app) *cobra.Command {
 	c.Flags().StringVar(&reason, "reason", "", "why, for the log")
 	return c
 }
+
+// awaited reports whether figures are still to come: a machine that was never online wants no benchmark yet, and has none.
+func awaited(m fleet.Machine) bool { return m.BenchWanted > 0 || m.Bench == nil }
 
 // benchWaits says when a wanted benchmark is taken: by the machine's own word where it has tried.
 func benchWaits(m fleet.Machine) string {
@@ -66,7 +69,7 @@ func benchWaits(m fleet.Machine) string {
 func (a *app) awaitBench(ctx context.Context, cl *client, m fleet.Machine, limit, look time.Duration) (fleet.Machine, error) {
 	path := "/api/v1/machines/" + url.PathEscape(string(m.ID))
 	said := ""
-	for end := time.Now().Add(limit); m.BenchWanted > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(limit); awaited(m) && time.Now().Before(end); {
 		if err := pause(ctx, min(look, max(time.Until(end), time.Millisecond))); err != nil {
 			return m, err
 		}
