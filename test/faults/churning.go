@@ -145,6 +145,7 @@ func (w *world) churned(o options) churned {
 	var work sync.WaitGroup
 	tick := time.NewTicker(length / time.Duration(faults))
 	defer tick.Stop()
+	far := newProgress("churn")
 	last := 0 // the round that was open when the time was over: the faults go on until its end
 	for began := time.Now(); ; {
 		<-tick.C
@@ -155,6 +156,7 @@ func (w *world) churned(o options) churned {
 			if r.Phase.Ended() {
 				w.Fatalf("the run ended before its time: %s %s", r.Phase, r.Reason)
 			}
+			far.tell("%.0f of %.0f minutes, %d rounds, faults %v", time.Since(began).Minutes(), o.minutes, r.Rounds.Merged, out.faults)
 			if last > 0 && r.Rounds.Merged >= last {
 				break
 			}

@@ -35,7 +35,9 @@ func corruption(o options, bin string) error {
 		out := map[string]int{}
 		var first []string
 		began := time.Now()
+		far := newProgress("corruption")
 		for i := range o.changes {
+			far.tell("%d of %d changes", i, o.changes)
 			what, verdict, why := p.change(i)
 			out[what+" "+verdict]++
 			if verdict == "WRONG" {

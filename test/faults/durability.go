@@ -65,7 +65,9 @@ func (w *world) kills(n int) {
 	told, stop := w.commands()
 	began := time.Now()
 	slowest := time.Duration(0)
-	for range n {
+	far := newProgress("durability")
+	for i := range n {
+		far.tell("%d of %d kills", i, n)
 		w.after(200*time.Millisecond + w.random(700*time.Millisecond))
 		w.Hub.Kill()
 		up := time.Now()
@@ -201,7 +203,9 @@ func (w *world) powerCuts(n int, lost bool) cutResult {
 	}
 	out := cutResult{cuts: n}
 	from := len(w.life.calls) / 8 // the start makes keys and streams; nothing was told before
+	far := newProgress("durability")
 	for i := range n {
+		far.tell("%d of %d power cuts", i, n)
 		k := from + w.rng.IntN(len(w.life.calls)-from)
 		var luck *rand.Rand
 		if i%2 == 1 {

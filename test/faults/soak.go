@@ -63,11 +63,14 @@ func (w *world) soaked(length time.Duration) {
 	w.AwaitRun(id, "work", func(r runs.Run) bool { return len(r.Slots) == 4 })
 	hubVitals, calmVitals := []vital{}, []vital{}
 	faults := map[string]int{}
+	far := newProgress("soak")
 	tick := time.NewTicker(soakEvery)
 	defer tick.Stop()
 	for began := time.Now(); time.Since(began) < length; <-tick.C {
 		hubVitals = append(hubVitals, w.vitalsOf(w.Hub.PID(), w.goroutines()))
 		calmVitals = append(calmVitals, w.vitalsOf(calm.PID(), 0))
+		last := hubVitals[len(hubVitals)-1]
+		far.tell("%.0f of %.0f minutes, the hub has %.0f MiB, %.0f goroutines; failures %v", time.Since(began).Minutes(), length.Minutes(), last.bytes/(1<<20), last.gos, faults)
 		if len(hubVitals)%soakFaults != 0 {
 			continue
 		}
