@@ -165,14 +165,18 @@ func (s *storm) count(f event.Data) {
 		s.sums.stolen += len(d.Chunks)
 	case *run.ContributionRefused:
 		s.sums.refused++
+		s.sums.requeued += len(d.Returned)
 	case *run.ContributionRevoked:
 		s.sums.revoked++
+		s.sums.requeued += len(d.Returned)
 	case *run.ContributionCut:
 		s.sums.cut++
+		s.sums.requeued += len(d.Returned)
 	case *run.ContributionAccepted:
 		s.sums.accepted++
 	case *run.TaskFailed:
 		s.sums.failed++
+		s.sums.requeued += len(d.Returned)
 	}
 }
 
