@@ -2,16 +2,15 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"tensorturn/domain"
 	"tensorturn/domain/run"
+	"tensorturn/projections/goodput"
 	"tensorturn/projections/runs"
 	"tensorturn/test/kit"
 	"tensorturn/test/plain"
@@ -50,7 +49,7 @@ func churning(o options, bin string) error {
 	return kit.InBed(os.Stderr, func(b *kit.Bed) {
 		w := newWorld(b, bin, false, o.seed)
 		r := w.churned(o)
-		r.seconds.print(os.Stdout)
+		printSeconds(os.Stdout, r.seconds)
 		fmt.Println(r)
 		if r.efficiency < o.least {
 			b.Errorf("efficiency %.3f, want %.2f at least", r.efficiency, o.least)
@@ -68,23 +67,19 @@ type churned struct {
 	alone                float64 // the same, at the speed of one machine alone in the pool, before the others were started
 	expired, requeued    int
 	rounds, absent       int
-	seconds              seconds
+	seconds              goodput.Row
 }
 
 // weigh compares what was counted with what each slot could have trained at its own speed in the seconds it was connected. That speed
 // is measured while it trains beside all the others of this computer: who else uses its cores is no fault of a pool.
-func (c *churned) weigh(accounts map[domain.SlotID]*account, hubGone, solo float64) {
-	c.seconds = seconds{}
+func (c *churned) weigh(r goodput.Report, hubGone, solo float64) {
+	c.seconds = r.Total
 	all, alone := 0.0, 0.0
-	for _, slot := range slices.Sorted(maps.Keys(accounts)) {
-		a := accounts[slot]
-		for _, k := range slices.Sorted(maps.Keys(a.sums)) {
-			c.seconds[k] += a.sums[k]
-		}
-		connected := a.sums.total() - hubGone
-		c.possible += connected * a.speed()
+	for _, s := range r.Slots {
+		connected := s.Connected - hubGone
+		c.possible += connected * s.Speed
 		alone += connected * solo
-		all += a.sums.total() * a.speed()
+		all += s.Connected * s.Speed
 	}
 	c.efficiency, c.strict, c.alone = float64(c.counted)/c.possible, float64(c.counted)/all, float64(c.counted)/alone
 }

@@ -3,13 +3,13 @@ package main
 import (
 	"bytes"
 	"flag"
-	"math"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"tensorturn/domain"
+	"tensorturn/projections/goodput"
 )
 
 var program string
@@ -150,41 +150,24 @@ func TestLossOfPower(t *testing.T) {
 	}
 }
 
-// The ledger of seconds: every second of a slot that is there is booked once, under the right name.
-func TestSecondsOfASlot(t *testing.T) {
-	began := time.Unix(1000, 0)
-	at := func(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }
-	a := &account{sums: seconds{}, at: began, now: between, held: map[domain.ChunkID]float64{}}
-	a.until(at(1), preparing)
-	a.trained(at(4), map[domain.ChunkID]float64{1: 2})       // 1 s between, 1 s preparing, 2 s training
-	a.until(at(5), noHub)                                    // the hub dies
-	a.until(at(7), noLink)                                   // and is back
-	a.trained(at(9), map[domain.ChunkID]float64{2: 2, 3: 2}) // 1 s waited for nothing: four of the last five were training
-	a.until(at(9.5), sending)
-	a.broke(at(10), starting) // killed in the middle
-	a.away = true
-	a.until(at(20), starting)
-	a.away = false
-	a.until(at(21), sending)
-	a.until(at(22), turned)
-	a.sums[counted] += a.held[1] + a.held[2]
-	delete(a.held, 1)
-	delete(a.held, 2)
-	a.lose() // 3 was not adopted
-	a.until(at(23), idle)
-	a.rename(turned, others)
-	a.flush()
-	want := seconds{between: 1 + 1, preparing: 1, counted: 4, thrown: 2, torn: 0.5, sending: 0.5 + 1, starting: 1, others: 1}
-	total := 0.0
-	for k, v := range want {
-		if math.Abs(a.sums[k]-v) > 1e-9 {
-			t.Errorf("%s: %.2f s, want %.2f", k, a.sums[k], v)
-		}
+// What was counted is weighed against what each slot could have trained at its own speed, with and without the hub's absences. Kinds of
+// no time are not printed, and an absence that has not ended stays open.
+func TestWeigh(t *testing.T) {
+	r := goodput.Report{Slots: []goodput.Row{{Connected: 100, Speed: 10}, {Connected: 60, Speed: 20}},
+		Total: goodput.Row{Connected: 160, Seconds: map[goodput.Kind]float64{goodput.Counted: 120, goodput.Idle: 39.96, goodput.Torn: 0.04}}}
+	c := churned{counted: 1520}
+	c.weigh(r, 10, 16)
+	if c.possible != 90*10+50*20 || c.efficiency != 0.8 || c.strict != 1520.0/2200 || c.alone != 1520.0/(16*140) {
+		t.Errorf("%+v", c)
 	}
-	for _, v := range a.sums {
-		total += v
+	var b bytes.Buffer
+	printSeconds(&b, r.Total)
+	if s := b.String(); !strings.Contains(s, "| trained, counted | 120.0 | 0.7500 |\n| without work") || strings.Contains(s, "broken off") || !strings.HasSuffix(s, "| all | 160.0 | |\n") {
+		t.Errorf("%s", s)
 	}
-	if total != 13 { // 23 less the ten away
-		t.Errorf("booked %.2f s of 13: %v", total, a.sums)
+	p := &presence{hubGone: []gap{{from: time.Unix(1, 0), to: time.Unix(2, 0)}}}
+	p.off("x")
+	if all := p.absences(map[string]domain.MachineID{"x": "m-1"}); len(all) != 2 || all[0].Machine != "m-1" || !all[0].To.IsZero() || all[1].Machine != "" || all[1].To.Unix() != 2 {
+		t.Errorf("%+v", all)
 	}
 }
