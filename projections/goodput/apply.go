@@ -202,19 +202,19 @@ func (l *Ledger) slotFact(e event.Envelope) {
 		a.adopt(at, d)
 	case *run.ContributionAccepted:
 		l.counted += d.Samples
-		a.turn(at)
+		a.become(at, Turning) // the slot starts again from the round's base
 		a.count(d.Chunks, d.Samples)
 		a.next()
 	case *run.ContributionRefused:
 		if d.Why != run.RefusedFenced {
-			a.turn(at)
+			a.become(at, Turning)
 			a.next()
 		}
 	case *run.ContributionCut:
 		a.discard(d.Returned...)
 		a.discard(d.Others...)
 		if d.Keep == 0 {
-			a.turn(at)
+			a.become(at, Turning)
 			a.next()
 		}
 	case *run.ContributionRevoked:
@@ -277,15 +277,6 @@ func begins(u run.Unit, fresh bool) Kind {
 		return Restarting
 	}
 	return Preparing
-}
-
-// turn begins another contribution from the round's base.
-func (a *account) turn(at time.Time) {
-	next := Turning
-	if a.fresh {
-		next = Restarting
-	}
-	a.become(at, next)
 }
 
 // adopt takes up what was trained under an ended lease.
