@@ -54,6 +54,7 @@ var routesOf = map[string]struct {
 	"model rollback":    {"m", []string{"POST /api/v1/models/{name}/rollback"}},
 	"run cancel":        {"r-1", []string{"POST /api/v1/runs/{id}/cancel"}},
 	"run explain":       {"r-1", []string{"GET /api/v1/runs/{id}/explain"}},
+	"run goodput":       {"r-1", []string{"GET /api/v1/runs/{id}", "GET /api/v1/log"}},
 	"run list":          {"", []string{"GET /api/v1/runs"}},
 	"run logs":          {"r-1", []string{"GET /api/v1/runs/{id}/logs"}},
 	"run pause":         {"r-1", []string{"POST /api/v1/runs/{id}/pause"}},

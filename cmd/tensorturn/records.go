@@ -20,6 +20,11 @@ const maxRecordLine = 2 * domain.MaxEventBytes
 
 // readRecords streams the whole log from the hub into l.
 func readRecords(ctx context.Context, cl *client, l *replay.Log) error {
+	return eachRecord(ctx, cl, l.Add)
+}
+
+// eachRecord streams the whole log from the hub. An error of each ends it.
+func eachRecord(ctx context.Context, cl *client, each func(seq uint64, data []byte) error) error {
 	resp, err := cl.do(ctx, http.MethodGet, "/api/v1/log", nil, 0)
 	if err != nil {
 		return err
@@ -44,7 +49,7 @@ func readRecords(ctx context.Context, cl *client, l *replay.Log) error {
 		if r.Error != "" {
 			return event.Break(r.Seq, r.Error, nil)
 		}
-		if err := l.Add(r.Seq, r.Data); err != nil {
+		if err := each(r.Seq, r.Data); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ func runCommand(a *app) *cobra.Command {
 		runVerb(a, "cancel", "end a run; its last model stays"),
 		runVerb(a, "pause", "stop granting new work; what is trained is still contributed"),
 		runVerb(a, "resume", "go on with a paused run"),
-		runReplay(a))
+		runReplay(a), runGoodput(a))
 }
 
 func runList(a *app) *cobra.Command {

@@ -50,7 +50,7 @@ type Unused struct {
 // Report sums up what the ledger has read. It changes nothing: events may follow. A run that the log does not know is not found; an
 // ensemble is refused.
 func (l *Ledger) Report() (Report, error) {
-	op := "read where the time of run " + string(l.id) + " went"
+	op := "goodput of run " + string(l.id)
 	switch {
 	case !l.begun():
 		return Report{}, domain.NotFound(op, "the log knows no such run", "list them with: tensorturn run list")

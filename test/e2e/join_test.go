@@ -2,12 +2,16 @@ package e2e
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nlpodyssey/safetensors"
 
+	"tensorturn/projections/goodput"
+	"tensorturn/projections/runs"
 	"tensorturn/test/kit"
 )
 
@@ -36,6 +40,31 @@ func TestTwoMachinesTrainOneModel(t *testing.T) {
 		t.Errorf("evaluations %+v, want an accuracy of 0.9 at the end", r.Evaluations)
 	}
 	checkExport(t, p, string(id))
+	checkGoodput(t, p, r)
+}
+
+// checkGoodput reads where the time of a run that has ended went: the table and the JSON name both machines, and the ledger of seconds
+// agrees with that of samples.
+func checkGoodput(t *testing.T, p *kit.Pool, r runs.Run) {
+	t.Helper()
+	var g goodput.Report
+	p.JSON(&g, "run", "goodput", string(r.ID))
+	table := p.Must("run", "goodput", string(r.ID))
+	if !g.Ended || len(g.Slots) != 2 || g.Total.Samples != r.Ledger.Counted || g.Total.Goodput <= 0 || g.Total.Goodput > 1 || g.Loss == "" {
+		t.Errorf("%+v", g)
+	}
+	sum := 0.0
+	for _, s := range g.Slots {
+		if s.Goodput <= 0 || s.Goodput > 1 || s.Speed <= 0 || s.Connected > g.Elapsed+0.001 || !strings.Contains(table, "\n"+s.Name+" ") {
+			t.Errorf("%+v in\n%s", s, table)
+		}
+		for _, k := range goodput.Kinds() {
+			sum += s.Seconds[k]
+		}
+	}
+	if math.Abs(sum-g.Total.Connected) > 0.001 {
+		t.Errorf("the kinds sum to %v s of %v", sum, g.Total.Connected)
+	}
 }
 
 // checkExport reads the exported folder with a safetensors reader that is not ours.
