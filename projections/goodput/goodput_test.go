@@ -31,7 +31,7 @@ func TestTheKindsSumToTheTime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := balanced(r); err != nil {
+			if err := r.Audit(); err != nil {
 				t.Fatalf("after %d facts: %v\n%s", i+1, err, drawn(r))
 			}
 			if again, _ := l.Report(); drawn(again) != drawn(r) {
@@ -92,14 +92,14 @@ func drawEvent(t *rapid.T, seq uint64, at time.Time) event.Envelope {
 	return e
 }
 
-// TestBalancedCanFail shows that what every report is held against would be noticed.
-func TestBalancedCanFail(t *testing.T) {
+// TestAuditCanFail shows that what every report is held against would be noticed.
+func TestAuditCanFail(t *testing.T) {
 	sound := func() Report {
 		w := Row{Slot: "a/0", Seconds: map[Kind]float64{Counted: 5, Idle: 5}, Connected: 10, Goodput: 0.5}
 		total := Row{Seconds: map[Kind]float64{Counted: 5, Idle: 5}, Connected: 10, Goodput: 0.5}
 		return Report{Slots: []Row{w}, Total: total, Elapsed: 10}
 	}
-	if err := balanced(sound()); err != nil {
+	if err := sound().Audit(); err != nil {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(*Report){
@@ -111,7 +111,7 @@ func TestBalancedCanFail(t *testing.T) {
 		"an unknown kind":     func(r *Report) { r.Slots[0].Seconds["sleeping"] = 0 },
 	} {
 		r := sound()
-		if spoil(&r); balanced(r) == nil {
+		if spoil(&r); r.Audit() == nil {
 			t.Errorf("%s is not noticed", name)
 		}
 	}

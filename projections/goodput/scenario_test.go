@@ -2,7 +2,6 @@ package goodput
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,7 +37,7 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				return err.Error() + "\n"
 			}
-			if err := balanced(r); err != nil {
+			if err := r.Audit(); err != nil {
 				t.Errorf("%s: %v", d.Pos, err)
 			}
 			return drawn(r)
@@ -264,43 +263,3 @@ func (s *story) chunks(text string) []domain.ChunkID {
 	}
 	return cs
 }
-
-// balanced is what must hold of every report.
-func balanced(r Report) error {
-	sum := map[Kind]float64{}
-	for _, w := range append(slices.Clone(r.Slots), r.Total) {
-		all := 0.0
-		for _, k := range Kinds() {
-			if w.Seconds[k] < 0 {
-				return fmt.Errorf("%s has %v s of %s", w.Slot, w.Seconds[k], k)
-			}
-			all += w.Seconds[k]
-			if w.Slot != "" {
-				sum[k] += w.Seconds[k]
-			}
-		}
-		if !near(all, w.Connected) {
-			return fmt.Errorf("%s: the kinds sum to %v s, %v are connected", w.Slot, all, w.Connected)
-		}
-		if w.Slot != "" && w.Connected+w.Elsewhere > r.Elapsed+1e-6 {
-			return fmt.Errorf("%s was connected for %v s of %v", w.Slot, w.Connected, r.Elapsed)
-		}
-		if w.Goodput < 0 || w.Goodput > 1 || w.Efficiency < 0 || w.Samples < 0 || w.Elsewhere < 0 {
-			return fmt.Errorf("%s: goodput %v, efficiency %v, %d samples, %v s elsewhere", w.Slot, w.Goodput, w.Efficiency, w.Samples, w.Elsewhere)
-		}
-		for k := range w.Seconds {
-			if !slices.Contains(Kinds(), k) || k.Words() == "" {
-				return fmt.Errorf("%s: %q is no kind", w.Slot, k)
-			}
-		}
-	}
-	for _, k := range Kinds() {
-		if !near(sum[k], r.Total.Seconds[k]) {
-			return fmt.Errorf("the slots have %v s of %s, the total %v", sum[k], k, r.Total.Seconds[k])
-		}
-	}
-	return nil
-}
-
-// near allows for the rounding of nanoseconds to floating point.
-func near(a, b float64) bool { return max(a-b, b-a) <= 1e-6 }

@@ -136,6 +136,7 @@ func (w *world) finish() {
 	w.check(true)
 	w.rebuild()
 	w.frozenViews()
+	w.seconds()
 	if n := w.past.leases(); n > 0 {
 		fail("every run has ended and %d leases are held: %v", n, w.past.held)
 	}
