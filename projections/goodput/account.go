@@ -36,6 +36,7 @@ type account struct {
 	sums map[Kind]time.Duration
 	at   time.Time // booked up to here
 	now  Kind
+	long time.Duration // all that was booked; the sums, what is pending and what lies with chunks must come to it
 
 	unit      run.Unit     // of its lease of this run, empty without
 	elsewhere domain.RunID // whose lease it holds otherwise
@@ -91,16 +92,23 @@ func (a *account) until(t time.Time) {
 	if a.told {
 		a.flush()
 	}
-	k, n := a.kind(), len(a.pending)
-	switch {
+	switch k := a.kind(); {
 	case k == away:
 	case a.elsewhere != "" && a.unit == "":
 		a.other += d
-	case n > 0 && a.pending[n-1].kind == k:
-		a.pending[n-1].long += d
 	default:
-		a.pending = append(a.pending, stretch{k, d})
+		a.wait(k, d)
 	}
+}
+
+// wait lets a stretch wait for its true name.
+func (a *account) wait(k Kind, d time.Duration) {
+	a.long += d
+	if n := len(a.pending); n > 0 && a.pending[n-1].kind == k {
+		a.pending[n-1].long += d
+		return
+	}
+	a.pending = append(a.pending, stretch{k, d})
 }
 
 // become books the time up to t; from there on the slot does something else.

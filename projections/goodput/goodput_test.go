@@ -57,14 +57,14 @@ func drawAbsences(t *rapid.T) []Absence {
 // drawEvent draws a fact that need not follow from those before it.
 func drawEvent(t *rapid.T, seq uint64, at time.Time) event.Envelope {
 	m := rapid.SampledFrom([]domain.MachineID{"a", "b"}).Draw(t, "machine")
-	slot := domain.Slot(m, rapid.IntRange(0, 1).Draw(t, "slot"))
-	chunk := domain.ChunkID(rapid.IntRange(0, 5).Draw(t, "chunk"))
-	chunks := []domain.ChunkID{chunk, (chunk + 1) % 6}
+	slot := rapid.SampledFrom([]domain.SlotID{"a/0", "a/0", "a/1", "b/0"}).Draw(t, "slot")
+	chunk := domain.ChunkID(rapid.IntRange(0, 3).Draw(t, "chunk"))
+	chunks := []domain.ChunkID{chunk, (chunk + 1) % 4}
 	round := rapid.IntRange(1, 3).Draw(t, "round")
 	facts := []event.Data{
 		&run.LeaseGranted{Slot: slot, Unit: run.UnitTrain}, &run.LeaseGranted{Slot: slot, Unit: run.UnitEvaluate}, &run.LeaseGranted{Slot: slot, Unit: run.UnitInit},
 		&run.ChunkTrained{Slot: slot, Chunk: chunk, Seconds: rapid.SampledFrom([]float64{0, 0.5, 3, 12, 400, 1e300, math.NaN(), -2}).Draw(t, "seconds")},
-		&run.ChunkTrained{Slot: slot, Chunk: chunk, Seconds: 5},
+		&run.ChunkTrained{Slot: slot, Chunk: chunk, Seconds: 5}, &run.ChunkTrained{Slot: slot, Chunk: chunk, Seconds: 6}, &run.ChunkTrained{Slot: slot, Chunk: chunk, Seconds: 7},
 		&run.ContributionRequested{Slot: slot}, &run.ContributionAccepted{Slot: slot, Chunks: chunks},
 		&run.ContributionRefused{Slot: slot}, &run.ContributionCut{Slot: slot, Keep: rapid.IntRange(0, 1).Draw(t, "keep"), Returned: chunks},
 		&run.ContributionRevoked{Slot: slot, Returned: chunks}, &run.DeltaAdopted{Slot: slot, Chunks: chunks, Resume: rapid.Bool().Draw(t, "resume")},
@@ -80,11 +80,13 @@ func drawEvent(t *rapid.T, seq uint64, at time.Time) event.Envelope {
 	switch n := rapid.IntRange(0, 19).Draw(t, "kind"); {
 	case seq == 3:
 		e.Data = &run.Submitted{Spec: run.Spec{Batch: 100, Chunk: 100, Epochs: 1}, Data: run.Dataset{Samples: 600}}
-	case n < 5 || seq < 3:
+	case seq < 3:
+		e.Kind, e.Agg, e.Data = event.KindMachine, []string{"a", "b"}[seq-1], machines[0]
+	case n < 3:
 		e.Kind, e.Agg, e.Data = event.KindMachine, string(m), rapid.SampledFrom(machines).Draw(t, "fact")
-	case n < 7:
+	case n < 5:
 		e.Agg, e.Data = "r-2", rapid.SampledFrom([]event.Data{&run.LeaseGranted{Slot: slot}, &run.LeaseReleased{Slot: slot}, &run.Completed{}}).Draw(t, "fact")
-	case n == 7 && seq > 40:
+	case n == 5 && seq > 40:
 		e.Data = &run.Cancelled{}
 	default:
 		e.Data = rapid.SampledFrom(facts).Draw(t, "fact")
@@ -165,6 +167,25 @@ func TestOwedIsBounded(t *testing.T) {
 		r, err := s.ledger.Report()
 		if err != nil || r.Total.Seconds[Counted] != c.want {
 			t.Errorf("a chunk of %v s in 10 s: %v s counted, want %v (%v)", c.took, r.Total.Seconds[Counted], c.want, err)
+		}
+	}
+}
+
+// What a slot has trained is not kept for ever: two rounds' chunks at most, however long the run.
+func TestWorkIsForgotten(t *testing.T) {
+	s := newStory(t)
+	s.tell([]string{"0", "online", "a"})
+	s.tell([]string{"0", "submit", "samples=100000"})
+	for r := range 50 {
+		n := func(x int) string { return fmt.Sprint(10*r + x) }
+		for _, line := range [][]string{
+			{n(0), "open", fmt.Sprint(r + 1), n(0) + "-" + n(2)}, {n(0), "grant", "a", "train"}, {n(2), "trained", "a", n(0), "took=2"}, {n(3), "accept", "a", n(0)},
+			{n(5), "trained", "a", n(1), "took=2"}, {n(6), "expire", "a"}, {n(7), "close", fmt.Sprint(r + 1)}, {n(8), "merge", fmt.Sprint(r + 1)},
+		} {
+			s.tell(line)
+		}
+		if a := s.ledger.accounts["a/0"]; len(a.held)+len(a.late)+len(a.won) > 1 || len(a.pending) > 1 {
+			t.Fatalf("after round %d: %d chunks are held, %d late, %d counted, %d stretches wait", r+1, len(a.held), len(a.late), len(a.won), len(a.pending))
 		}
 	}
 }

@@ -70,8 +70,8 @@ func (l *Ledger) Report() (Report, error) {
 			name = m.Name
 		}
 		if !l.accounts[slot].took {
-			if c := t.connected(); c > 0 {
-				r.Unused = append(r.Unused, Unused{slot, name, c.Seconds()})
+			if t.long > 0 {
+				r.Unused = append(r.Unused, Unused{slot, name, t.long.Seconds()})
 			}
 			continue
 		}
@@ -140,6 +140,7 @@ func share(part, whole float64) float64 {
 // tally is an account that is summed up.
 type tally struct {
 	sums             map[Kind]time.Duration
+	long             time.Duration // all of them
 	other, spent     time.Duration
 	trained, counted int64
 }
@@ -158,26 +159,19 @@ func (a account) tally(t time.Time, ended bool) tally {
 	for _, w := range a.late {
 		a.sums[Discarded] += w.long
 	}
-	return tally{a.sums, a.other, a.spent, a.trained, a.counted}
+	return tally{a.sums, a.long, a.other, a.spent, a.trained, a.counted}
 }
 
 func (t *tally) add(o tally) {
 	for k, d := range o.sums { // whole nanoseconds: order does not matter
 		t.sums[k] += d
 	}
-	t.other, t.spent, t.trained, t.counted = t.other+o.other, t.spent+o.spent, t.trained+o.trained, t.counted+o.counted
-}
-
-func (t tally) connected() time.Duration {
-	sum := time.Duration(0)
-	for _, d := range t.sums {
-		sum += d
-	}
-	return sum
+	t.long, t.other, t.spent = t.long+o.long, t.other+o.other, t.spent+o.spent
+	t.trained, t.counted = t.trained+o.trained, t.counted+o.counted
 }
 
 func (t tally) row() Row {
-	r := Row{Seconds: map[Kind]float64{}, Connected: t.connected().Seconds(), Elsewhere: t.other.Seconds(), Samples: t.counted, Trained: t.trained}
+	r := Row{Seconds: map[Kind]float64{}, Connected: t.long.Seconds(), Elsewhere: t.other.Seconds(), Samples: t.counted, Trained: t.trained}
 	for k, d := range t.sums {
 		if d != 0 {
 			r.Seconds[k] = d.Seconds()

@@ -229,7 +229,11 @@ func (s *story) slotFacts(word string, w words) []event.Data {
 	case "refuse":
 		return one(&run.ContributionRefused{Slot: slot, Why: run.RefusedNorm, Returned: named()})
 	case "cut":
-		return one(&run.ContributionCut{Slot: slot, Keep: int(s.number(w.keys["keep"])), Returned: named()})
+		d := &run.ContributionCut{Slot: slot, Keep: int(s.number(w.keys["keep"])), Returned: named()}
+		if v := w.keys["others"]; v != "" {
+			d.Others = s.chunks(v)
+		}
+		return one(d)
 	case "revoke":
 		return one(&run.ContributionRevoked{Slot: slot, Returned: named(), Samples: 100 * int64(len(named()))})
 	case "adopt":
