@@ -129,6 +129,9 @@ func (l *Ledger) submit(d *run.Submitted, at time.Time) {
 	l.spec, l.data, l.submitted = d.Spec, d.Data, at
 	for id, m := range l.machines { // each account is made alone: order does not matter
 		for i := range m.Slots {
+			if !workable(m, i, false) { // its machine's next fact opens its account
+				continue
+			}
 			if a := l.account(domain.Slot(id, i), at); a != nil {
 				a.silent = m.Standing == machine.Suspect
 				l.see(a)

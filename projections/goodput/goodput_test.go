@@ -190,6 +190,27 @@ func TestWorkIsForgotten(t *testing.T) {
 	}
 }
 
+// A pool at its limit is told of; what a log names beyond it is refused, and machines that are gone do not count.
+func TestSlotsAreBounded(t *testing.T) {
+	s := newStory(t)
+	for m := range domain.MaxMachines + 1 {
+		name := fmt.Sprintf("m-%d", m)
+		s.tell([]string{"0", "online", name, fmt.Sprintf("slots=%d", domain.MaxSlotsPerMachine)})
+		if m == 0 {
+			s.tell([]string{"0", "revoked", name})
+		}
+	}
+	s.tell([]string{"1", "submit", "samples=400"})
+	s.tell([]string{"2", "pause-run"})
+	if r, err := s.ledger.Report(); err != nil || len(r.Unused) != maxSlots {
+		t.Fatalf("%d slots, %v", len(r.Unused), err)
+	}
+	s.tell([]string{"3", "online", "one-more"})
+	if _, err := s.ledger.Report(); domain.KindOf(err) != domain.KindInvalid {
+		t.Errorf("one slot more: %v", err)
+	}
+}
+
 // What is written for programs has every kind under its name, and lists where nothing is.
 func TestJSON(t *testing.T) {
 	s := newStory(t)
