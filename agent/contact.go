@@ -28,6 +28,7 @@ type contact struct {
 	nextAt   time.Duration // of the next one if nothing happens
 	news     bool          // something happened that the hub should know at once
 	failures int           // in a row
+	stale    bool          // the sync in flight was sent before the newest wake: its failure says nothing of the link there is now
 
 	ackedAt  time.Duration // when the newest acknowledged sync was sent
 	acked    bool          // ever
@@ -39,10 +40,16 @@ type contact struct {
 // tell marks news. While syncs fail they wait for the back-off.
 func (k *contact) tell() { k.news = true }
 
-// hurry is tell that does not wait for the back-off: the link is back, or the process ends.
+// hurry is tell that does not wait for the back-off: the process ends.
 func (k *contact) hurry() {
 	k.news = true
 	k.failures = 0
+}
+
+// woken is hurry for a link that is back or a hub that calls: a sync that is under way then went over what was there before.
+func (k *contact) woken() {
+	k.hurry()
+	k.stale = k.inFlight
 }
 
 func (k *contact) awaits(counter uint64) bool { return k.inFlight && counter == k.counter }
@@ -66,7 +73,7 @@ func (k *contact) due() time.Duration {
 
 func (k *contact) sent(now time.Duration) uint64 {
 	k.counter++
-	k.inFlight, k.news, k.sentAt = true, false, now
+	k.inFlight, k.news, k.stale, k.sentAt = true, false, false, now
 	return k.counter
 }
 
@@ -77,6 +84,10 @@ func (k *contact) timeout() time.Duration {
 // failed paces the next attempt. With contact lost it stays within L/8, the hub's own measure of suspicion.
 func (k *contact) failed(now time.Duration, r *rand.Rand) {
 	k.inFlight = false
+	if k.stale {
+		k.nextAt = now
+		return
+	}
 	k.failures++
 	first, most := firstInterval, firstCap
 	if k.acked {

@@ -105,7 +105,7 @@ func (c *Core) apply(now time.Duration, in Input) []Effect {
 			c.contact.failed(now, c.rand)
 		}
 	case Woken:
-		c.contact.hurry()
+		c.contact.woken()
 	case CredentialSaved:
 		c.renewAt = 0
 		if in.RenewAfter > 0 {

@@ -29,7 +29,9 @@ type Leaf struct {
 	leaf     *embedded.Leaf
 	wake     func()
 	ask      func([]byte)
-	answered time.Time // the newest answer, or the newest start
+	answered time.Time               // the newest answer, or the newest start
+	over     uint64                  // the link of the newest sync
+	tear     context.CancelCauseFunc // ends it, nil before the first one
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -56,13 +58,22 @@ func startLeaf(ctx context.Context, o embedded.LeafOptions, look, limit time.Dur
 	return l, nil
 }
 
-// Sync implements Transport. Without a link it fails at once.
+// errLinkLost ends a sync whose answer has no way back.
+var errLinkLost = errors.New("the link was lost meanwhile")
+
+// Sync implements Transport. Without a link it fails at once, and when the link is lost: what was asked over one is not answered
+// over the next. One at a time.
 func (l *Leaf) Sync(ctx context.Context, request []byte) ([]byte, error) {
+	ctx, tear := context.WithCancelCause(ctx)
+	defer tear(nil)
 	l.mu.Lock()
 	nc := l.leaf.Conn()
+	l.over, l.tear = l.leaf.Link(), tear
 	l.mu.Unlock()
 	m, err := nc.RequestWithContext(ctx, wire.LocalSync, request)
 	switch {
+	case err != nil && errors.Is(context.Cause(ctx), errLinkLost):
+		return nil, domain.Unavailable("ask the hub", errLinkLost.Error(), "", nil)
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, domain.Unavailable("ask the hub", "there is no link to it", "check network, address and credential; see the log of the leafnode", nil)
 	case err != nil:
@@ -122,26 +133,29 @@ func (l *Leaf) Close() {
 	l.leaf.Shutdown()
 }
 
-// watch hints at a sync when the link has come back, and replaces a leafnode that has not brought an answer for long.
+// watch ends the sync under way when its link is lost, hints at one when there is another link, and replaces a leafnode that has not
+// brought an answer for long.
 func (l *Leaf) watch(ctx context.Context) {
 	defer close(l.done)
 	tick := time.NewTicker(l.look)
 	defer tick.Stop()
-	linked := false
+	link := uint64(0)
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		now := l.Connected()
-		if now && !linked {
+		l.mu.Lock()
+		now, silent, over, tear := l.leaf.Link(), time.Since(l.answered), l.over, l.tear
+		l.mu.Unlock()
+		if tear != nil && over != 0 && now != over {
+			tear(errLinkLost) // of a sync that has ended: nothing
+		}
+		if now != link && now != 0 {
 			l.hint()
 		}
-		linked = now
-		l.mu.Lock()
-		silent := time.Since(l.answered)
-		l.mu.Unlock()
+		link = now
 		if silent < l.limit {
 			continue
 		}
@@ -149,7 +163,7 @@ func (l *Leaf) watch(ctx context.Context) {
 		if err := l.renew(ctx); err != nil {
 			l.options.Logger.Error().Err(err).Msg("leafnode could not be made anew, tried later")
 		}
-		linked = false // a new one whose link is up by the next look is news as well
+		link = 0 // a new one whose link is up by the next look is news as well
 	}
 }
 

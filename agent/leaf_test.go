@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"tensorturn/broker/wire"
 	"tensorturn/test/hostile/pool"
@@ -70,5 +73,35 @@ func TestLeaf(t *testing.T) {
 	}
 	for ask() != nil {
 		pool.Must(t, ctx.Err())
+	}
+}
+
+// A sync whose link is lost ends with it, long before its time is over: its answer has no way back.
+func TestLostLinkEndsASync(t *testing.T) {
+	p := pool.New(t)
+	m := p.Enrol("a", time.Hour)
+	ctx := pool.Context(t, 30*time.Second)
+	l, err := startLeaf(ctx, p.LeafOptions(m), 20*time.Millisecond, time.Hour)
+	pool.Must(t, err)
+	defer l.Close()
+	svc, err := p.Hub.ServiceConn("service")
+	pool.Must(t, err)
+	heard := make(chan struct{}, 1)
+	_, err = svc.Subscribe(wire.SyncSubjects, func(*nats.Msg) { heard <- struct{}{} }) // and never answers
+	pool.Must(t, err)
+	pool.Must(t, svc.Flush())
+	said := make(chan error)
+	go func() {
+		for { // until interest has spread behind the link
+			if _, err := l.Sync(ctx, []byte("hello")); err == nil || !strings.Contains(err.Error(), "there is no link") {
+				said <- err
+				return
+			}
+		}
+	}()
+	<-heard
+	p.RestartHub()
+	if err := <-said; err == nil || !strings.Contains(err.Error(), "the link was lost") {
+		t.Errorf("the sync ended with %v", err)
 	}
 }

@@ -64,6 +64,15 @@ func (l *Leaf) Conn() *nats.Conn { return l.nc }
 // Connected reports whether the link to the hub is up: the watchdog's question.
 func (l *Leaf) Connected() bool { return l.srv.NumLeafNodes() > 0 }
 
+// Link is the number of the link to the hub, another one for each that is made; 0 while there is none.
+func (l *Leaf) Link() uint64 {
+	z, err := l.srv.Leafz(nil)
+	if err != nil || len(z.Leafs) == 0 {
+		return 0
+	}
+	return z.Leafs[0].ID
+}
+
 // WaitConnected waits until the link is up or ctx ends.
 func (l *Leaf) WaitConnected(ctx context.Context) error {
 	again := time.NewTicker(10 * time.Millisecond)

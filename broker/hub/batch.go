@@ -43,8 +43,6 @@ type batch struct {
 	answers []answer
 	synced  map[domain.MachineID]bool
 	wakes   []domain.MachineID
-	cutOff  []domain.MachineID
-	admit   []domain.MachineID
 	beats   []Beat
 }
 
@@ -148,20 +146,9 @@ func (b *batch) machine(id domain.MachineID, cmd machine.Command) error {
 
 // emitMachine applies facts of a machine and what follows from them: leases of a machine that may hold none end.
 func (b *batch) emitMachine(id domain.MachineID, ds []event.Data) {
-	var was machine.Standing
-	if m := b.c.fold.machines[id]; m != nil {
-		was = m.Standing
-	}
 	b.emitAll(event.KindMachine, string(id), ds)
-	m := b.c.fold.machines[id]
-	if m == nil || len(ds) == 0 {
+	if b.c.fold.machines[id] == nil || len(ds) == 0 {
 		return
-	}
-	switch {
-	case was == "":
-		b.admit = append(b.admit, id)
-	case m.Standing == machine.Revoked && was != machine.Revoked:
-		b.cutOff = append(b.cutOff, id)
 	}
 	b.endLeases(id)
 }

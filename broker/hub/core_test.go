@@ -389,6 +389,34 @@ func TestUnknownOutcomeIsGivenOutLater(t *testing.T) {
 	}
 }
 
+// A machine whose revocation was stored although neither answer nor tail could be read is cut off when that is found out.
+func TestRevokedIsCutOffLater(t *testing.T) {
+	w := newWorld(t)
+	w.enrol("a", 1, 5)
+	failed := false
+	w.log.SetFault(func(op memory.Op) memory.Fault {
+		switch {
+		case op == memory.OpAppend && !failed:
+			failed = true
+			return memory.FailAfter
+		case failed && (op == memory.OpLast || op == memory.OpRead):
+			return memory.FailBefore
+		}
+		return memory.None
+	})
+	if err := w.do(event.KindMachine, "a", machine.Revoke{Reason: "sold"}); domain.KindOf(err) != domain.KindUnavailable {
+		t.Fatalf("the caller was told %v", err)
+	}
+	w.log.SetFault(nil)
+	w.now = w.now.Add(time.Second)
+	for _, o := range w.core.Step(context.Background(), w.now, []Input{Tick{}}) {
+		if o == (Output(CutOff{Machine: "a"})) {
+			return
+		}
+	}
+	t.Error("the revoked machine is not cut off")
+}
+
 func once(f memory.Fault) func(memory.Op) memory.Fault {
 	done := false
 	return func(op memory.Op) memory.Fault {

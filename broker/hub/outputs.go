@@ -3,7 +3,9 @@ package hub
 import (
 	"time"
 
+	"tensorturn/domain"
 	"tensorturn/domain/event"
+	"tensorturn/domain/machine"
 )
 
 // refuseAll answers every input of a batch with one error. A worker's result that could not be decided is lost: its job
@@ -27,18 +29,27 @@ func (c *Core) refuseAll(now time.Time, in []Input, err error) []Output {
 	return outs
 }
 
+// stored gives what the world must hear of facts that are in the log, whichever way that became known: the answer to an append may be
+// lost, and a revoked machine must be cut off all the same.
+func stored(events []event.Envelope) []Output {
+	if len(events) == 0 {
+		return nil
+	}
+	outs := []Output{Committed{Events: events}}
+	for _, e := range events {
+		switch e.Data.(type) {
+		case *machine.BecameEnrolled:
+			outs = append(outs, Admit{Machine: domain.MachineID(e.Agg)})
+		case *machine.BecameRevoked:
+			outs = append(outs, CutOff{Machine: domain.MachineID(e.Agg)})
+		}
+	}
+	return outs
+}
+
 // outputs gives the world's share of a durable batch.
 func (c *Core) outputs(b *batch, committed []event.Envelope) []Output {
-	var outs []Output
-	if len(committed) > 0 {
-		outs = append(outs, Committed{Events: committed})
-	}
-	for _, m := range b.admit {
-		outs = append(outs, Admit{Machine: m})
-	}
-	for _, m := range b.cutOff {
-		outs = append(outs, CutOff{Machine: m})
-	}
+	outs := stored(committed)
 	for i, a := range b.answers {
 		switch {
 		case a.sync != nil:

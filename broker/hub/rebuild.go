@@ -117,7 +117,7 @@ func (c *Core) recover(ctx context.Context, now time.Time) ([]Output, error) {
 	c.reopen = now.Add(backoff(c.failures, reopenFirst, reopenMost))
 	c.failures++
 	var outs []Output
-	err := c.rebuild(ctx, func(es []event.Envelope) { outs = append(outs, Committed{Events: es}) })
+	err := c.rebuild(ctx, func(es []event.Envelope) { outs = append(outs, stored(es)...) })
 	if err != nil {
 		c.stale = err
 		return outs, domain.Unavailable("hub", "the log cannot be read", "look at the hub's disk", err)
