@@ -1,17 +1,21 @@
 package jetstream
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"tensorturn/broker"
@@ -119,16 +123,44 @@ func (b *Blobs) Put(ctx context.Context, d domain.Digest, data []byte) error {
 	case <-ctx.Done():
 		return unavailable(op, ctx.Err())
 	}
-	meta := jetstream.ObjectMeta{Name: string(d), Opts: &jetstream.ObjectMetaOptions{ChunkSize: b.chunk}}
-	if _, err := b.store.Put(ctx, meta, bytes.NewReader(data)); err != nil {
-		b.undescribe(ctx, d)
+	if err = b.tidy(ctx, d); err == nil {
+		err = b.write(ctx, d, data)
+	}
+	if err != nil {
+		b.clear(ctx, d)
 		return unavailable(op, err)
 	}
 	return nil
 }
 
-// whole reports whether every piece of the object is there. The stock client sends the description with the pieces and
-// does not wait for them: in a store with little room the description of an object can be kept and the object not.
+// write stores the object in the form of the stock client's, each message synced before the next and the description last: it
+// never describes what is not there. Whose pieces they are can be seen from their subject. The client's own Put sends everything at once,
+// and now and then leaves a goroutine behind for ever (nats.go 1.55.0).
+func (b *Blobs) write(ctx context.Context, d domain.Digest, data []byte) error {
+	info := jetstream.ObjectInfo{Bucket: BlobBucket, NUID: string(d) + "." + nuid.Next(), Size: uint64(len(data)),
+		ObjectMeta: jetstream.ObjectMeta{Name: string(d), Opts: &jetstream.ObjectMetaOptions{ChunkSize: b.chunk}}}
+	for piece := range slices.Chunk(data, int(b.chunk)) {
+		if err := b.publish(ctx, &nats.Msg{Subject: chunkPrefix + info.NUID, Data: piece}); err != nil {
+			return err
+		}
+		info.Chunks++
+	}
+	sum := sha256.Sum256(data)
+	info.Digest = "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:])
+	text, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	return b.publish(ctx, &nats.Msg{Subject: metaSubject(d), Data: text, Header: nats.Header{jetstream.MsgRollup: {jetstream.MsgRollupSubject}}})
+}
+
+func (b *Blobs) publish(ctx context.Context, m *nats.Msg) error {
+	_, err := b.js.PublishMsg(ctx, m, jetstream.WithExpectStream(blobStream), jetstream.WithRetryAttempts(0))
+	return err
+}
+
+// whole reports whether every piece of the object is there: of one that the stock client stored, which does not wait for the pieces,
+// or of one that was damaged.
 func (b *Blobs) whole(ctx context.Context, info *jetstream.ObjectInfo) (bool, error) {
 	pieces := chunkPrefix + info.NUID
 	stream, err := b.stream.Info(ctx, jetstream.WithSubjectFilter(pieces))
@@ -138,16 +170,30 @@ func (b *Blobs) whole(ctx context.Context, info *jetstream.ObjectInfo) (bool, er
 	return stream.State.Subjects[pieces] == uint64(info.Chunks), nil
 }
 
-// undescribe takes away what a put that failed may have left behind: a description without an object. What is left when
-// that fails too is found by whole.
-func (b *Blobs) undescribe(ctx context.Context, d domain.Digest) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undescribeLimit)
-	defer cancel()
-	_ = b.stream.Purge(ctx, jetstream.WithPurgeSubject(metaSubject(d)))
+// pieces are the subjects of whatever a Put of the object has ever stored.
+func pieces(d domain.Digest) string { return chunkPrefix + string(d) + ".*" }
+
+// tidy takes away pieces of an earlier Put whose process ended, or which are damaged.
+func (b *Blobs) tidy(ctx context.Context, d domain.Digest) error {
+	info, err := b.stream.Info(ctx, jetstream.WithSubjectFilter(pieces(d)))
+	if err != nil || len(info.State.Subjects) == 0 {
+		return err
+	}
+	return b.stream.Purge(ctx, jetstream.WithPurgeSubject(pieces(d)))
 }
 
-// undescribeLimit bounds the clearing up behind a put that failed: its caller waits for an answer.
-const undescribeLimit = 5 * time.Second
+// clear takes away what a put that failed may have left behind. What is left when that fails too, or when the process ends, is
+// listed by All and collected like any object that nobody names.
+func (b *Blobs) clear(ctx context.Context, d domain.Digest) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearLimit)
+	defer cancel()
+	for _, subject := range []string{metaSubject(d), pieces(d)} {
+		_ = b.stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
+	}
+}
+
+// clearLimit bounds the clearing up behind a put that failed: its caller waits for an answer.
+const clearLimit = 5 * time.Second
 
 // Get implements broker.Blobs.
 func (b *Blobs) Get(ctx context.Context, d domain.Digest) ([]byte, error) {
@@ -282,14 +328,15 @@ func (b *Blobs) Delete(ctx context.Context, d domain.Digest) error {
 		return unavailable(op, err)
 	}
 	defer release()
+	subjects := []string{metaSubject(d), pieces(d)}
 	info, err := b.store.GetInfo(ctx, string(d), jetstream.GetObjectInfoShowDeleted())
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return unavailable(op, err)
 	}
-	for _, subject := range []string{metaSubject(d), chunkPrefix + info.NUID} {
+	if err == nil && !strings.HasPrefix(info.NUID, string(d)) { // stored by another client
+		subjects = append(subjects, chunkPrefix+info.NUID)
+	}
+	for _, subject := range subjects {
 		if err := b.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
 			return unavailable(op, err)
 		}
@@ -303,20 +350,46 @@ func (b *Blobs) All(ctx context.Context) iter.Seq2[broker.BlobInfo, error] {
 		ctx, cancel := limit(ctx, blobLimit)
 		defer cancel()
 		infos, err := b.store.List(ctx)
-		if errors.Is(err, jetstream.ErrNoObjectsFound) {
-			return
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 			yield(broker.BlobInfo{}, unavailable("list blobs", err))
 			return
 		}
+		described := make(map[string]bool, len(infos))
 		for _, i := range infos {
+			described[i.Name] = true
 			if _, err := domain.ParseDigest(i.Name); err != nil {
 				continue // an object of somebody else: not ours to list or to collect
 			}
 			if !yield(broker.BlobInfo{Digest: domain.Digest(i.Name), Size: int64(i.Size), Stored: i.ModTime}, nil) {
 				return
 			}
+		}
+		b.undescribed(ctx, described, yield)
+	}
+}
+
+// undescribed yields what has pieces and no description: its Put is under way, or its process ended before the description was stored.
+func (b *Blobs) undescribed(ctx context.Context, described map[string]bool, yield func(broker.BlobInfo, error) bool) {
+	info, err := b.stream.Info(ctx, jetstream.WithSubjectFilter(chunkPrefix+"*.*"))
+	if err != nil {
+		yield(broker.BlobInfo{}, unavailable("list blobs", err))
+		return
+	}
+	for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(subject, chunkPrefix), ".")
+		if _, err := domain.ParseDigest(name); err != nil || described[name] {
+			continue
+		}
+		m, err := b.stream.GetLastMsgForSubject(ctx, subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // described or deleted in between
+		}
+		if err != nil {
+			yield(broker.BlobInfo{}, unavailable("list blobs", err))
+			return
+		}
+		if !yield(broker.BlobInfo{Digest: domain.Digest(name), Size: int64(len(m.Data)), Stored: m.Time}, nil) {
+			return
 		}
 	}
 }

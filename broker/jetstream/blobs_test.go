@@ -3,8 +3,11 @@ package jetstream_test
 import (
 	"bytes"
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
+	"strings"
 	"sync"
 	"testing"
 
@@ -223,4 +226,53 @@ func TestDescriptionWithoutObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	put("after there is room")
+}
+
+// TestPiecesWithoutDescription: what a process that ended within a Put has left is listed, so that it is collected, and does not stand in the
+// way of the same object. No Put leaves a goroutine behind.
+func TestPiecesWithoutDescription(t *testing.T) {
+	s := startServer(t, t.TempDir())
+	b := openStore(t, s).Blobs
+	js, err := natsjs.New(connect(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, other := brokertest.Part(1, 10<<10), brokertest.Part(2, 10<<10)
+	for _, part := range [][]byte{data, other} {
+		if _, err := js.Publish(t.Context(), "$O.BLOBS.C."+string(brokertest.Sum(part))+".left", part[:100]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Put(t.Context(), brokertest.Sum(data), data); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.Get(t.Context(), brokertest.Sum(data)); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	sizes := map[domain.Digest]int64{}
+	for i, err := range b.All(t.Context()) {
+		if err != nil || i.Stored.IsZero() {
+			t.Fatalf("%+v, %v", i, err)
+		}
+		sizes[i.Digest] = i.Size
+	}
+	if want := (map[domain.Digest]int64{brokertest.Sum(data): 10 << 10, brokertest.Sum(other): 100}); !maps.Equal(sizes, want) {
+		t.Errorf("listed are %v", sizes)
+	}
+	for _, part := range [][]byte{data, other} {
+		if err := b.Delete(t.Context(), brokertest.Sum(part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stream, err := js.Stream(t.Context(), "OBJ_BLOBS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := stream.Info(t.Context()); err != nil || info.State.Msgs != 0 {
+		t.Errorf("%d messages are left, %v", info.State.Msgs, err)
+	}
+	var running strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&running, 1); err != nil || strings.Contains(running.String(), "resetPendingAcksOnReconnect") {
+		t.Errorf("a publisher of the stock client is left: %v", err)
+	}
 }
