@@ -45,6 +45,11 @@ func (s *Service) verifyBelow(ctx context.Context, at Position) {
 		s.cfg.Logger.Debug().Uint64("seq", at.Seq).Msg("the log below the snapshot holds")
 		return
 	}
+	s.Distrust(ctx, err)
+}
+
+// Distrust makes the hub read-only because of evidence from outside of the log, and waits until it is, or until ctx ends.
+func (s *Service) Distrust(ctx context.Context, err error) {
 	told := make(chan struct{})
 	select {
 	case s.queue <- task{read: func(c *Core) { c.Distrust(err); s.noteReadOnly(); close(told) }}:

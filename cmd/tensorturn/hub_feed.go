@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/ed25519"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -41,11 +42,24 @@ func (h *hubProcess) openFeed() {
 func (h *hubProcess) startFeed(ctx context.Context) error {
 	h.source.GoLive()
 	h.metrics.GoLive()
+	if err := h.feedAhead(ctx, h.source.Position()); err != nil {
+		h.service.Distrust(ctx, err)
+		h.readOnly = h.service.ReadOnly()
+	}
 	h.publisher.Start()
 	if err := h.admitObservers(ctx); err != nil { // a hub without its feed still trains
 		h.opts.logger.Error().Err(err).Msg("observers not let in")
 	}
 	return h.hooks.Start()
+}
+
+// feedAhead is the error for a log that ends before what observers were told: its end is lost, whatever else says about it.
+func (h *hubProcess) feedAhead(ctx context.Context, end uint64) error {
+	seq, _, err := h.store.Feed.Tail(ctx)
+	if err != nil || seq <= end { // what is wrong with the feed alone is the publisher's to say
+		return nil
+	}
+	return event.Break(end+1, fmt.Sprintf("the log ends at %d, and observers were told event %d of it", end, seq), nil)
 }
 
 // admitObservers loads every live observer and removes consumers of those that are not, which a crash may have left.

@@ -109,7 +109,7 @@ func startHub(ctx context.Context, o hubOptions) (h *hubProcess, err error) {
 		return h, err
 	}
 	h.openDoor(l)
-	for _, step := range []func(context.Context) error{h.openSnapshots, h.startBroker, h.mendCut, h.startService, h.startFeed} {
+	for _, step := range []func(context.Context) error{h.openSnapshots, h.finishRepair, h.startBroker, h.mendCut, h.startService, h.startFeed} {
 		if err := step(ctx); err != nil {
 			return h, err
 		}
