@@ -105,3 +105,25 @@ func TestLostLinkEndsASync(t *testing.T) {
 		t.Errorf("the sync ended with %v", err)
 	}
 }
+
+// The hub hears at once whose link has been closed.
+func TestHubHearsOfClosedLinks(t *testing.T) {
+	p := pool.New(t)
+	a, b := p.Enrol("a", time.Hour), p.Enrol("b", time.Hour)
+	gone := make(chan string, 16)
+	pool.Must(t, p.Hub.WatchLinks(func(account string) { gone <- account }))
+	ctx := pool.Context(t, 30*time.Second)
+	for _, m := range []*pool.Machine{a, b} {
+		l, err := startLeaf(ctx, p.LeafOptions(m), 20*time.Millisecond, time.Hour)
+		pool.Must(t, err)
+		pool.Must(t, l.leaf.WaitConnected(ctx))
+		l.Close()
+		for heard := ""; heard != m.Account; {
+			select {
+			case heard = <-gone:
+			case <-ctx.Done():
+				t.Fatal("nobody said that the link was closed")
+			}
+		}
+	}
+}

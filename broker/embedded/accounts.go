@@ -2,12 +2,14 @@ package embedded
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"tensorturn/domain"
 )
@@ -27,6 +29,30 @@ func (h *Hub) UpdateAccount(account string) error {
 		return fmt.Errorf("load account %s: %w", claims.Subject, err)
 	}
 	srv.UpdateAccountClaims(acc, claims)
+	return nil
+}
+
+// connsSubjects are where the server says how many connections an account has, whenever that changes.
+const connsSubjects = "$SYS.ACCOUNT.*.SERVER.CONNS"
+
+// WatchLinks calls gone with the account of each machine whose last link has closed, until Shutdown. gone must not block.
+func (h *Hub) WatchLinks(gone func(account string)) error {
+	nc, err := h.SystemConn("links")
+	if err != nil {
+		return err
+	}
+	_, err = nc.Subscribe(connsSubjects, func(m *nats.Msg) {
+		var now struct {
+			Account   string `json:"acc"`
+			LeafNodes *int   `json:"leafnodes"`
+		}
+		if json.Unmarshal(m.Data, &now) == nil && now.LeafNodes != nil && *now.LeafNodes == 0 {
+			gone(now.Account)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("watch links: %w", err)
+	}
 	return nil
 }
 

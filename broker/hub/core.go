@@ -55,6 +55,9 @@ type (
 		Unreadable []run.MergeInput
 		Err        error
 	}
+	// Unlinked says that a machine's link is closed, as the end of its process closes it. Unless it is heard again within one sync interval
+	// it is suspect: nobody needs to wait for longer. A loss is allowed, silence tells the same later.
+	Unlinked struct{ Machine domain.MachineID }
 	// Tick lets time pass: expiry, deadlines, planning. Full says that the store takes no bytes: a slot that cannot upload
 	// shows no progress then, and that is not its fault.
 	Tick struct{ Full bool }
@@ -120,6 +123,7 @@ func (Do) isInput()        {}
 func (Inspected) isInput() {}
 func (Merged) isInput()    {}
 func (Tick) isInput()      {}
+func (Unlinked) isInput()  {}
 
 func (Answer) isOutput()     {}
 func (Committed) isOutput()  {}

@@ -389,6 +389,32 @@ func TestUnknownOutcomeIsGivenOutLater(t *testing.T) {
 	}
 }
 
+// A machine whose link is closed is suspect after one sync interval, long before silence alone says so; one that has come back is not.
+func TestClosedLinkMakesSuspect(t *testing.T) {
+	w := newWorld(t)
+	a := w.enrol("a", 1, 5)
+	timing := domain.TimingOf(testLease)
+	after := func(d time.Duration) int {
+		w.now = w.now.Add(d)
+		w.step(Tick{})
+		return len(find[*machine.BecameSuspect](w))
+	}
+	w.sync(a)
+	w.step(Unlinked{Machine: "a"})
+	if n := after(timing.Sync / 2); n != 0 {
+		t.Error("suspect before it could come back")
+	}
+	w.sync(a)
+	if n := after(timing.Sync); n != 0 {
+		t.Error("suspect although it has come back")
+	}
+	w.step(Unlinked{Machine: "a"})
+	if n := after(timing.Sync); n != 1 {
+		t.Errorf("suspect %d times one sync interval after its link was closed", n)
+	}
+	w.step(Unlinked{Machine: "nobody"})
+}
+
 // A machine whose revocation was stored although neither answer nor tail could be read is cut off when that is found out.
 func TestRevokedIsCutOffLater(t *testing.T) {
 	w := newWorld(t)

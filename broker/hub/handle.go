@@ -27,6 +27,16 @@ type reply struct {
 	answer Answer
 }
 
+// Unlinked hears that the link of an account's machine is closed. It does not wait; a loss is allowed.
+func (s *Service) Unlinked(account string) {
+	s.mu.Lock()
+	m, known := s.accounts[account]
+	s.mu.Unlock()
+	if known {
+		_ = s.put(task{in: Unlinked{Machine: m}})
+	}
+}
+
 // handle takes a request from the link; it never blocks.
 func (s *Service) handle(account string, data []byte, send func([]byte)) {
 	s.mu.Lock()

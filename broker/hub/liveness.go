@@ -40,6 +40,7 @@ func newLiveness(now time.Time) *liveness {
 // contact is when a machine was last heard.
 type contact struct {
 	last        time.Time
+	closed      time.Time // when its link was closed, zero once it is heard again
 	incarnation domain.Incarnation
 	counter     uint64
 
@@ -128,6 +129,21 @@ func average(old, measured float64) float64 {
 	return old + speedWeight*(measured-old)
 }
 
+// unlinked notes that a machine's link is closed.
+func (m *liveness) unlinked(id domain.MachineID, now time.Time) {
+	if c := m.contacts[id]; c != nil {
+		c.closed = now
+	}
+}
+
+// away is for how long the machine's link has been closed, 0 while it is open or nobody has said.
+func (m *liveness) away(id domain.MachineID, now time.Time) time.Duration {
+	if c := m.contacts[id]; c != nil && !c.closed.IsZero() {
+		return now.Sub(c.closed)
+	}
+	return 0
+}
+
 // slot finds or makes the memory of a slot.
 func (m *liveness) slot(id domain.SlotID, now time.Time) *slotMemory {
 	s := m.slots[id]
@@ -152,6 +168,9 @@ func (m *liveness) forgive(gap time.Duration) {
 	m.since = m.since.Add(gap)
 	for _, c := range m.contacts {
 		c.last, c.rival.last = c.last.Add(gap), c.rival.last.Add(gap)
+		if !c.closed.IsZero() {
+			c.closed = c.closed.Add(gap)
+		}
 	}
 	for _, s := range m.slots {
 		s.moved = s.moved.Add(gap)

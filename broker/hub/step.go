@@ -106,6 +106,8 @@ func (b *batch) handle(i int, x Input) {
 		b.voted(x)
 	case Tick:
 		b.tick(x)
+	case Unlinked:
+		b.c.mem.unlinked(x.Machine, b.now)
 	}
 }
 

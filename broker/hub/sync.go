@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
@@ -124,7 +125,7 @@ func (m *liveness) hear(in Sync, known domain.Incarnation, b *batch) bool {
 	if c.rival.incarnation == r.Incarnation {
 		c.rival = rival{} // it was the one that runs after all
 	}
-	c.last, c.incarnation, c.counter = b.now, r.Incarnation, r.Counter
+	c.last, c.closed, c.incarnation, c.counter = b.now, time.Time{}, r.Incarnation, r.Counter
 	return true
 }
 

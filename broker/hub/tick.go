@@ -24,14 +24,14 @@ func (b *batch) tick(t Tick) {
 // inGrace reports whether too little time has passed since the hub began to listen to judge anybody's silence.
 func (c *Core) inGrace(now time.Time) bool { return now.Sub(c.mem.since) < c.cfg.Timing.Grace }
 
-// silence turns missing contact into facts: suspect after L/8, lost after L. Within the grace only machines that have
+// silence turns missing contact into facts: suspect after L/8, or L/24 behind the end of its link, lost after L. Within the grace only machines that have
 // spoken to this process can fall silent. While the hub's store is full nobody's clock runs: what a machine says may not be taken
 // then, and that is not its silence.
 func (b *batch) silence(full bool) {
 	c := b.c
 	if full {
 		for _, k := range c.mem.contacts {
-			k.last = b.now
+			k.last, k.closed = b.now, time.Time{}
 		}
 		return
 	}
@@ -45,7 +45,8 @@ func (b *batch) silence(full bool) {
 			continue // it may be on its way back; nothing new is given to it meanwhile
 		}
 		silent := b.now.Sub(c.mem.heard(id))
-		if silent >= c.cfg.Timing.Suspect && m.Standing == machine.Online {
+		gone := c.mem.away(id, b.now) >= c.cfg.Timing.Sync
+		if (gone || silent >= c.cfg.Timing.Suspect) && m.Standing == machine.Online {
 			b.refused(b.machine(id, machine.MarkSuspect{Silent: silent.Seconds()}))
 		}
 		if silent >= c.cfg.Timing.Lost {

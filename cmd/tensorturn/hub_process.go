@@ -255,6 +255,9 @@ func (h *hubProcess) startService(ctx context.Context) error {
 	if err := h.service.Start(ctx); err != nil {
 		return err
 	}
+	if err := h.broker.WatchLinks(h.service.Unlinked); err != nil {
+		return err
+	}
 	h.health.Start()
 	h.later(func() error { h.health.Stop(); return nil }) // before what it recycles
 	if h.readOnly = h.service.ReadOnly(); h.readOnly != nil || !h.created {

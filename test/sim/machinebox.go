@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tensorturn/agent"
+	"tensorturn/broker/hub"
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/run"
@@ -90,6 +91,9 @@ func (m *machineBox) kill(why string) {
 	m.say("agent dies: %s", why)
 	m.proc.dead = true
 	m.proc = nil
+	if !m.upBlocked() { // the end of a process closes its link
+		m.w.hub.put(letter{in: hub.Unlinked{Machine: m.opt.ID}})
+	}
 }
 
 func (m *machineBox) wipe() {
