@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"tensorturn/domain/machine"
@@ -53,8 +54,10 @@ func agentFrozen(w *world) {
 	if w.mutant {
 		w.Say("machine", "revoke", "a", "--yes")
 	}
-	w.freeze(w.agents["a"], lease+half)
-	before := w.of(w.show(id), "a")
+	w.agents["a"].Signal(syscall.SIGSTOP)
+	w.after(lease + half)
+	before := w.of(w.show(id), "a") // while it is frozen: it is back within milliseconds
+	w.agents["a"].Signal(syscall.SIGCONT)
 	w.AwaitMachine("a", machine.Online)
 	r := w.ended(id)
 	after := w.of(r, "a")
