@@ -24,7 +24,9 @@ type Patient struct {
 	Credential string                                        // user JWT
 	Proof      func(now time.Time) (token string, err error) // signs identity.AudienceSelf
 
-	OperatorKey string // of a hub's own operator.json
+	// Of a hub.
+	OperatorKey string // of its own operator.json
+	Start       string // the command that starts it again as it was
 
 	MinFree     int64  // bytes its disk needs
 	Interpreter string // the one that the owner names, empty: what PATH has

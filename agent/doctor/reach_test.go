@@ -187,7 +187,9 @@ func refuses(status int, detail string) http.HandlerFunc {
 	return says(status, `{"detail":"`+detail+`","next":"do something"}`)
 }
 
-func hubside(e *exam) { e.Kind, e.OperatorKey = Hub, "the-operators-key" }
+func hubside(e *exam) {
+	e.Kind, e.OperatorKey, e.Start = Hub, "the-operators-key", "tensorturn hub start --dir /agent"
+}
 
 func refused(context.Context, string, string) (net.Conn, error) {
 	return nil, &net.OpError{Op: "dial", Err: errors.New("network is unreachable")}

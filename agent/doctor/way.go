@@ -133,7 +133,7 @@ func (w *way) unanswered(what, at string, err error) error {
 		says = fmt.Sprintf("%s cannot be reached at %s: %v", what, at, cause(err))
 	}
 	if w.e.Kind == Hub && w.proxy == nil {
-		start = "start it with: tensorturn hub start --dir " + w.e.Dir
+		start = "start it with: " + w.e.Start
 	}
 	if start != "" {
 		fix = start + "; if it runs already, " + fix

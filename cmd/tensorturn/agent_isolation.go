@@ -77,13 +77,13 @@ func (b *byteSize) Set(text string) error {
 	return err
 }
 
-// String gives the largest unit that says it without a fraction of more than one digit.
+// String gives the largest unit that says it, exactly, without a fraction of more than one digit; else the bytes.
 func (b *byteSize) String() string {
 	for _, u := range []struct {
 		name string
 		size int64
 	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}} {
-		if int64(*b) >= u.size {
+		if int64(*b) >= u.size && int64(*b)*10%u.size == 0 {
 			return strings.TrimSuffix(strconv.FormatFloat(float64(*b)/float64(u.size), 'f', 1, 64), ".0") + u.name
 		}
 	}

@@ -196,5 +196,14 @@ func hubPatient(dir string) doctor.Patient {
 		return p
 	}
 	p.Hub, p.CA, p.OperatorKey = strings.TrimRight(c.URL, "/"), []byte(c.CA), c.Key
+	last, err := readStart(dir)
+	if err != nil {
+		p.Bad = err
+		return p
+	}
+	p.Start = "tensorturn hub start --dir " + dir
+	if last.Flags == nil && p.Hub != "" { // it last ran before starts were kept: at the least its machines shall find it
+		p.Start += " --public-url " + p.Hub
+	}
 	return p
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/adrg/xdg"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tensorturn/broker/health"
 	"tensorturn/domain"
@@ -22,15 +23,19 @@ func hubCommand(a *app) *cobra.Command {
 // hubDir is the default place of a hub's keys and log.
 func hubDir() string { return filepath.Join(xdg.DataHome, "tensorturn", "hub") }
 
+// defaultMaxStore is what the log and all blobs may take on disk, in bytes.
+const defaultMaxStore = 64 << 30
+
 func hubStart(a *app) *cobra.Command {
-	o := hubOptions{}
+	o := hubOptions{maxStore: defaultMaxStore, minFree: health.DefaultMinFree}
 	var logLevel string
 	c := &cobra.Command{Use: "start", Short: "start the hub and run until SIGTERM", Args: args(),
 		Long: "The first start makes the CA, the certificate, all keys and an operator key, and prints the line that joins a machine.\n" +
-			"Everything goes through one HTTPS port. SIGTERM ends it in good order; agents go on and come back by themselves.",
+			"Everything goes through one HTTPS port. SIGTERM ends it in good order; agents go on and come back by themselves.\n" +
+			"A start on the same folder keeps what the last one was told: all flags but --log-level need to be given once.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.logger = newLogger(a.terminal, logLevel)
-			return a.serveHub(c.Context(), o)
+			return a.serveHub(c.Context(), &o, c.Flags())
 		}}
 	f := c.Flags()
 	f.StringVar(&o.dir, "dir", hubDir(), "folder of keys and log; back it up")
@@ -39,18 +44,37 @@ func hubStart(a *app) *cobra.Command {
 	f.StringVar(&o.certFile, "tls-cert", "", "the owner's certificate chain instead of the hub's own")
 	f.StringVar(&o.keyFile, "tls-key", "", "its key")
 	f.DurationVar(&o.lease, "lease", domain.DefaultLease, "lease time: a slot without progress for this long loses its work")
-	f.Int64Var(&o.maxStore, "max-store", 64<<30, "bytes the log and all blobs may take on disk")
-	f.Int64Var(&o.minFree, "min-free", health.DefaultMinFree, "free bytes of its disk below which the hub takes no new runs, and below a quarter of it no bytes")
+	f.Var((*byteSize)(&o.maxStore), "max-store", "what the log and all blobs may take on disk, for example 200GiB")
+	f.Var((*byteSize)(&o.minFree), "min-free", "free room on its disk below which the hub takes no new runs, and below a quarter of it no bytes")
 	f.BoolVar(&o.privateWebhooks, "private-webhooks", false, "let webhooks reach private networks and plain http")
 	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
 	return c
 }
 
-// serveHub starts the hub, tells how to reach it, and stops it when the context ends.
-func (a *app) serveHub(ctx context.Context, o hubOptions) error {
-	h, err := startHub(ctx, o)
+// serveHub starts the hub as it is told to and, where it is told nothing, as the last time; tells how to reach it; and stops
+// it when the context ends. The flags are those that fill o.
+func (a *app) serveHub(ctx context.Context, o *hubOptions, f *pflag.FlagSet) error {
+	last, err := readStart(o.dir)
+	if err != nil && (!f.Changed("listen") || !f.Changed("public-url")) {
+		return err
+	}
+	said, err := recall(f, last)
 	if err != nil {
 		return err
+	}
+	if len(said) > 0 {
+		a.say("as at the last start: %s", strings.Join(said, " "))
+	}
+	if err := o.absolute(); err != nil {
+		return err
+	}
+	h, err := startHub(ctx, *o)
+	if err != nil {
+		return err
+	}
+	a.sayMoved(last.URL, h.url)
+	if err := h.remember(f, last); err != nil { // as on a full disk, where the hub must run all the same
+		a.say("warning: how the hub was started is not kept: %s; give the same flags at its next start", plainPathError(err))
 	}
 	if err := a.greet(ctx, h); err != nil {
 		h.stop()

@@ -52,6 +52,7 @@ type hubProcess struct {
 	opts     hubOptions
 	url      string
 	here     string // address of the port on this machine
+	bound    string // address that was taken
 	created  bool   // this was the very first start
 	readOnly error  // the log is damaged: only reads are served
 	failed   chan error
@@ -97,15 +98,13 @@ func startHub(ctx context.Context, o hubOptions) (h *hubProcess, err error) {
 			err = errors.Join(err, h.stop())
 		}
 	}()
-	if err := os.MkdirAll(o.dir, 0o700); err != nil {
-		return h, domain.Invalid("start hub", plainPathError(err), "choose another folder with --dir")
-	}
 	l, err := h.bind()
 	if err != nil {
 		return h, err
 	}
 	if err := h.openKeys(ctx); err != nil {
 		l.Close()
+		_ = os.Remove(o.dir) // only where nothing is in it: a refused start leaves no folder behind
 		return h, err
 	}
 	h.openDoor(l)
@@ -153,14 +152,42 @@ func listenAt(listen, publicURL string) string {
 	return ":" + defaultPort
 }
 
+// absolute makes the paths such that a start from another folder finds the same files.
+func (o *hubOptions) absolute() error {
+	for _, p := range []*string{&o.certFile, &o.keyFile} {
+		if *p == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return domain.Invalid("start hub", plainPathError(err), "give --tls-cert and --tls-key as whole paths")
+		}
+		*p = abs
+	}
+	return nil
+}
+
 // bind takes the port first, so that a taken one is told before any key is made, and settles the public URL.
 func (h *hubProcess) bind() (net.Listener, error) {
 	at := listenAt(h.opts.listen, h.opts.publicURL)
+	_, port, err := net.SplitHostPort(at)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return nil, domain.Invalid("start hub", fmt.Sprintf("--listen: %q is no address", domain.Clip(at, domain.MaxNameLength)), "write [ADDRESS]:PORT, for example :7443 or 192.0.2.1:7443")
+	}
+	if h.opts.publicURL != "" {
+		if err := identity.CheckHubURL(strings.TrimRight(h.opts.publicURL, "/")); err != nil {
+			return nil, err
+		}
+	}
 	l, err := net.Listen("tcp", at)
 	if err != nil {
 		return nil, domain.Conflict("start hub", "port "+at+" cannot be taken: "+err.Error(), "choose another with --listen, or stop what holds it")
 	}
-	h.here = l.Addr().String()
+	h.bound = l.Addr().String()
+	h.here = h.bound
 	if at := l.Addr().(*net.TCPAddr); at.IP.IsUnspecified() { // listens on all: the loopback is one of them
 		h.here = net.JoinHostPort("localhost", strconv.Itoa(at.Port))
 	}
@@ -176,6 +203,9 @@ func (h *hubProcess) bind() (net.Listener, error) {
 }
 
 func (h *hubProcess) openKeys(context.Context) (err error) {
+	if err := os.MkdirAll(h.opts.dir, 0o700); err != nil {
+		return domain.Invalid("start hub", plainPathError(err), "choose another folder with --dir")
+	}
 	h.keys, h.created, err = identity.OpenOrCreate(filepath.Join(h.opts.dir, "keys"), identity.Options{
 		PublicURL: h.url, Hostname: hostname(), CertFile: h.opts.certFile, KeyFile: h.opts.keyFile, Now: wallClock()})
 	return err
