@@ -38,6 +38,7 @@ type Explanation struct {
 	Measured bool          `json:"measured" doc:"a dry step measured it"`
 	Round    forecast.Cost `json:"round" doc:"what a round costs; of a fused run"`
 	HubLink  forecast.Link `json:"hubLink" doc:"with which the hub was reckoned"`
+	Notes    []string      `json:"notes,omitempty" doc:"what its owner may not have meant"`
 	HubGuess bool          `json:"hubGuess" doc:"the hub's links were not told: they are at least as fast as the fastest that a machine has measured"`
 }
 
@@ -88,9 +89,52 @@ func (c *Core) Explain(w Wish, now time.Time) (Explanation, error) {
 	if w.Spec != nil {
 		e.Run = ""
 	}
+	e.Notes = c.doubles(need.Machines)
 	c.parts(&e, plan.Places(snap, id))
 	c.reckon(&e, st, &snap, w)
 	return e, nil
+}
+
+// named gives for each name the machines of it that commands may mean, in the order of their enrolment.
+func (c *Core) named() map[string][]domain.MachineID {
+	of := map[string][]domain.MachineID{} // only looked up
+	for _, id := range c.fold.order {
+		if m := c.fold.machines[id]; m.Standing != machine.Revoked {
+			of[m.Name] = append(of[m.Name], id)
+		}
+	}
+	return of
+}
+
+// called is what people call a machine: its name, with its id where others have that name too.
+func called(m *machine.State, id domain.MachineID, named map[string][]domain.MachineID) string {
+	switch {
+	case m.Name == "":
+		return string(id)
+	case len(named[m.Name]) > 1:
+		return fmt.Sprintf("%s (%s)", m.Name, id)
+	}
+	return m.Name
+}
+
+// doubles says which names that a run gives mean more than one machine.
+func (c *Core) doubles(wanted []string) (notes []string) {
+	named := c.named()
+	for _, name := range wanted {
+		ids := named[name]
+		if len(ids) < 2 {
+			continue
+		}
+		said := make([]string, len(ids))
+		for i, id := range ids {
+			said[i] = string(id)
+		}
+		if more := len(said) - maxWhys; more > 0 {
+			said = append(said[:maxWhys], fmt.Sprintf("%d more", more))
+		}
+		notes = append(notes, fmt.Sprintf("machines: %s means %d machines, %s; name one by its id to take that one alone", name, len(ids), strings.Join(said, ", ")))
+	}
+	return notes
 }
 
 // parts groups the places by machine, and adds the machines of which the planner knows nothing yet.
@@ -142,9 +186,10 @@ func (c *Core) reckon(e *Explanation, st *run.State, snap *plan.Snapshot, w Wish
 	for _, slot := range snap.Slots {
 		speeds[slot.ID] = slot.Speed
 	}
+	named := c.named()
 	for i := range e.Machines {
 		p := &e.Machines[i]
-		worker := forecast.Worker{Name: cmp.Or(p.Name, string(p.Machine)), Link: p.Link}
+		worker := forecast.Worker{Name: called(c.fold.machines[p.Machine], p.Machine, named), Link: p.Link}
 		for _, place := range p.Slots {
 			if place.Role == plan.Out {
 				continue
@@ -210,6 +255,7 @@ func options(s run.Spec) []forecast.Option {
 func (c *Core) fits(id string, s *run.Spec, d *run.Dataset) error {
 	need := match.Of(s, d, run.Memory{})
 	var whys []string
+	named := c.named()
 	for _, id := range c.fold.order {
 		st := c.fold.machines[id]
 		if st.Standing == machine.Revoked {
@@ -224,7 +270,7 @@ func (c *Core) fits(id string, s *run.Spec, d *run.Dataset) error {
 			}
 			first = cmp.Or(first, why)
 		}
-		whys = append(whys, fmt.Sprintf("%s: %s", cmp.Or(st.Name, string(id)), first))
+		whys = append(whys, fmt.Sprintf("%s: %s", called(st, id, named), first))
 	}
 	if len(whys) == 0 {
 		return nil

@@ -134,3 +134,26 @@ func TestExplain(t *testing.T) {
 		t.Errorf("no run: %v", err)
 	}
 }
+
+// Two machines of one name are told apart by their ids where a refusal names them, and a run that names both is told so.
+func TestMachinesOfOneNameAreToldApart(t *testing.T) {
+	w := newWorld(t)
+	for _, id := range []string{"attic-1", "attic-2"} {
+		w.must(w.do(event.KindMachine, id, machine.Enrol{ID: domain.MachineID(id), Name: "attic", NKey: "key-" + id, Account: "account-" + id, Slots: 1, Token: "t-1", At: w.now}))
+	}
+	for id, m := range w.core.fold.machines {
+		if got, want := called(m, id, w.core.named()), fmt.Sprintf("attic (%s)", id); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if got := w.core.doubles([]string{"nobody", "attic"}); len(got) != 1 || !strings.Contains(got[0], "attic means 2 machines, attic-1, attic-2;") {
+		t.Errorf("%q", got)
+	}
+	if got := w.core.doubles([]string{"attic-1"}); got != nil {
+		t.Errorf("of an id: %q", got)
+	}
+	w.must(w.do(event.KindMachine, "attic-2", machine.Revoke{}))
+	if got := called(w.core.fold.machines["attic-1"], "attic-1", w.core.named()); got != "attic" {
+		t.Errorf("beside a revoked one: %s", got)
+	}
+}

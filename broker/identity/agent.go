@@ -16,6 +16,7 @@ import (
 type AgentKeys struct {
 	Hub        string           // https URL of the hub
 	Machine    domain.MachineID // empty until enrolled
+	Name       string           // under which it joined; empty of those that joined before it was kept
 	Credential string           // user JWT
 	CA         []byte           // PEM: the only root this machine trusts for the hub
 	HeadKey    []byte           // the hub's Ed25519 public key for signed heads, 32 bytes
@@ -27,6 +28,7 @@ type agentFile struct {
 	Version    int              `json:"version"`
 	Hub        string           `json:"hub"`
 	Machine    domain.MachineID `json:"machine,omitempty"`
+	Name       string           `json:"name,omitempty"`
 	Seed       string           `json:"seed"`
 	Credential string           `json:"credential,omitempty"`
 	CA         string           `json:"ca,omitempty"`
@@ -64,7 +66,7 @@ func (a *AgentKeys) Save(path string) error {
 		return fmt.Errorf("save machine key: %w", err)
 	}
 	b, err := json.MarshalIndent(agentFile{
-		Version: agentFileVersion, Hub: a.Hub, Machine: a.Machine, Seed: string(seed),
+		Version: agentFileVersion, Hub: a.Hub, Machine: a.Machine, Name: a.Name, Seed: string(seed),
 		Credential: a.Credential, CA: string(a.CA), HeadKey: a.HeadKey,
 	}, "", "  ")
 	if err != nil {
@@ -105,7 +107,7 @@ func LoadAgentKeys(path string) (*AgentKeys, error) {
 	if f.Machine != "" && !domain.ValidID(string(f.Machine)) {
 		return nil, domain.Integrity("read machine key", path+" is damaged: the machine's id", next)
 	}
-	return &AgentKeys{Hub: f.Hub, Machine: f.Machine, Credential: f.Credential, CA: []byte(f.CA), HeadKey: f.HeadKey, user: kp}, nil
+	return &AgentKeys{Hub: f.Hub, Machine: f.Machine, Name: f.Name, Credential: f.Credential, CA: []byte(f.CA), HeadKey: f.HeadKey, user: kp}, nil
 }
 
 // CheckHubURL refuses what cannot be a hub's address: domain.KindInvalid.

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -23,6 +25,7 @@ import (
 	processtrainer "tensorturn/agent/trainer/process"
 	"tensorturn/broker/embedded"
 	"tensorturn/broker/identity"
+	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
@@ -45,6 +48,34 @@ type agentOptions struct {
 	rest       machine.Rest // when this machine rests by itself, by its flags
 	unmeasured bool         // this machine takes no benchmark
 	logger     zerolog.Logger
+}
+
+// check refuses what the machine would not notice before it has work, in the words of the flags.
+func (o *agentOptions) check() error {
+	const op = "start agent"
+	switch {
+	case !(o.throttle > 0 && o.throttle <= 1):
+		return domain.Invalid(op, fmt.Sprintf("--throttle is %v", o.throttle), "give a fraction of its speed above 0, at most 1")
+	case o.room < 0 || o.room > wire.MaxHeld:
+		return domain.Invalid(op, fmt.Sprintf("--serve is %d", o.room), fmt.Sprintf("give 0 to %d deployed models", wire.MaxHeld))
+	case o.threads < 0:
+		return domain.Invalid(op, fmt.Sprintf("--threads is %d", o.threads), "give a number of threads, or 0 for the cores divided by the slots")
+	case o.cacheBytes < 0:
+		return domain.Invalid(op, fmt.Sprintf("--cache is %d", o.cacheBytes), "give a number of bytes")
+	case o.reconnect < 0:
+		return domain.Invalid(op, fmt.Sprintf("--reconnect is %s", o.reconnect), "give a time such as 2s, or 0 for the default")
+	case o.stopLimit < 0:
+		return domain.Invalid(op, fmt.Sprintf("--stop-limit is %s", o.stopLimit), "give a time such as 2m")
+	case len(o.isolation.read) > 0 && !o.isolation.sandbox && !o.isolation.required:
+		return domain.Invalid(op, "--sandbox-read is for scripts in a sandbox", "add --sandbox, or leave it out: without one scripts read what this user may")
+	}
+	if o.python == "" {
+		return nil
+	}
+	if _, err := exec.LookPath(o.python); err != nil {
+		return domain.Invalid(op, "--python: "+domain.Clip(o.python, domain.MaxNameLength)+" is no program that can be started here", "name an interpreter, for example /usr/bin/python3")
+	}
+	return nil
 }
 
 // agentProcess is a running agent: keys, cache, leafnode, and the agent around them.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,7 +24,15 @@ func agentStart(a *app) *cobra.Command {
 			proxyHelp,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.logger = newLogger(a.terminal, logLevel)
-			if _, err := loadAgent(o.dir); domain.KindOf(err) == domain.KindNotFound && hub != "" {
+			if err := o.check(); err != nil {
+				return err
+			}
+			keys, err := loadAgent(o.dir)
+			if err == nil && c.Flags().Changed("name") && keys.Name != "" && keys.Name != name {
+				return domain.Conflict("start agent", fmt.Sprintf("this machine joined as %s, and --name %s is given", keys.Name, domain.Clip(name, domain.MaxNameLength)),
+					"leave out --name: a machine gets its name when it joins; to give it another, revoke it and join anew with another folder (--dir)")
+			}
+			if domain.KindOf(err) == domain.KindNotFound && hub != "" {
 				plain, err := readToken(token, tokenFile)
 				if err != nil {
 					return err

@@ -70,6 +70,7 @@ func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, err
 	if reply.Namesake != "" {
 		a.say("another machine of this pool is named %s, %s: commands tell the two apart by their ids; if it was this machine before, the pool's owner takes it out with: tensorturn machine revoke %s", j.name, reply.Namesake, reply.Namesake)
 	}
+	keys.Name = j.name
 	keys.Machine, keys.Credential, keys.CA, keys.HeadKey = reply.Machine, reply.Credential, []byte(reply.CA), reply.HeadKey
 	return keys, keys.Save(path)
 }

@@ -120,10 +120,9 @@ func newest(rows [][]string, all bool) (kept [][]string, older int) {
 
 // without recomputes a round and tells, and if asked writes, what it would have given.
 func (a *app) without(ctx context.Context, cl *client, l *replay.Log, round int, machine, out string) error {
-	id := domain.MachineID(machine)
-	var m fleet.Machine
-	if err := cl.call(ctx, http.MethodGet, "/api/v1/machines/"+url.PathEscape(machine), nil, &m); err == nil {
-		id = m.ID // a name, or a machine that the hub still knows
+	id, err := contributor(ctx, cl, l, machine)
+	if err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "tensorturn-lineage-")
 	if err != nil {
@@ -143,8 +142,25 @@ func (a *app) without(ctx context.Context, cl *client, l *replay.Log, round int,
 	if a.json {
 		return a.object(w)
 	}
-	a.print("round %d without %s: weights %s instead of %s; %d samples left out, %d contributions left", w.Round, w.Machine, w.Model, w.Actual, w.Dropped, w.Left)
+	a.print("round %d without %s: weights %s instead of %s; %s left out, %s left", w.Round, w.Machine, w.Model, w.Actual, count(w.Dropped, "sample"), count(w.Left, "contribution"))
 	return nil
+}
+
+// contributor finds the machine that is meant, as every command does; one that only the log knows goes by its id.
+func contributor(ctx context.Context, cl *client, l *replay.Log, machine string) (domain.MachineID, error) {
+	var m fleet.Machine
+	err := cl.call(ctx, http.MethodGet, "/api/v1/machines/"+url.PathEscape(machine), nil, &m)
+	if err == nil {
+		return m.ID, nil
+	}
+	for _, merge := range l.Lineage() {
+		for _, share := range merge.Shares {
+			if string(share.Slot.Machine()) == machine {
+				return share.Slot.Machine(), nil
+			}
+		}
+	}
+	return "", err
 }
 
 // writeWeights writes a blob from scratch, or from the hub when nothing had to be computed.

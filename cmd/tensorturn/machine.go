@@ -53,6 +53,9 @@ func (c *client) machines(ctx context.Context) ([]fleet.Machine, error) {
 
 func standing(m fleet.Machine) string {
 	s := string(m.Standing)
+	if m.Stopped {
+		s += ", its agent was stopped"
+	}
 	if m.Draining && m.Standing != machine.Revoked {
 		s += ", draining"
 	}

@@ -42,7 +42,7 @@ func machineBench(a *app) *cobra.Command {
 				return a.object(m)
 			}
 			if awaited(m) {
-				a.say("%s (%s) is measured %s; see: tensorturn machine show %s", m.Name, m.ID, benchWaits(m), m.Name)
+				a.say("%s (%s) is measured %s; see: tensorturn machine show %s", m.Name, m.ID, benchWaits(m), m.ID)
 				return nil
 			}
 			a.table([]string{"FIELD", "VALUE"}, benchOf(m))
@@ -79,7 +79,7 @@ func (a *app) awaitBench(ctx context.Context, cl *client, m fleet.Machine, limit
 		}
 		if m = next; m.Unmeasured != said {
 			if said = m.Unmeasured; said != "" {
-				a.say("%s waits: %s", m.Name, said)
+				a.say("%s (%s) waits: %s", m.Name, m.ID, said)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func TestBenchWaits(t *testing.T) {
 	if err != nil || m.Bench == nil || asked != len(states) {
 		t.Fatalf("%+v after %d looks, %v", m, asked, err)
 	}
-	if want := "box waits: " + loaded + "\n"; said.String() != want {
+	if want := "box (box-1) waits: " + loaded + "\n"; said.String() != want {
 		t.Errorf("said %q, want %q", said.String(), want)
 	}
 	if got := benchWaits(states[2]); got != "later, tried again every minute: "+loaded {

@@ -68,12 +68,13 @@ func topRows(ms []fleet.Machine) (rows [][]string) {
 		if m.Standing == machine.Revoked {
 			continue
 		}
+		name := called(m.Name, m.ID, hasTwin(m, ms))
 		v := m.Vitals
 		if v == nil {
-			rows = append(rows, []string{m.Name, standing(m), "-", "-", "-", "-", "-", "-", holds(m)})
+			rows = append(rows, []string{name, standing(m), "-", "-", "-", "-", "-", "-", holds(m)})
 			continue
 		}
-		rows = append(rows, []string{m.Name, standing(m), "cpu", share(v.Load), space(v.Memory), "-", "-", "-", holdsOn(m, "")})
+		rows = append(rows, []string{name, standing(m), "cpu", share(v.Load), space(v.Memory), "-", "-", "-", holdsOn(m, "")})
 		for i := range v.GPUs {
 			g := &v.GPUs[i]
 			held := holdsOn(m, g.UUID)

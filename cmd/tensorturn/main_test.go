@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 //	wrongkey FILE           write the hub's operator.json with a key that is well made and not the hub's
 //	spoil DIR               change the last byte of every file in the folder
 //	key FILE                write the public key that the last command's JSON names
-//	until PATTERN COMMAND.. run a command until it prints the text, for at most patience
+//	until PATTERN COMMAND.. run a command until it prints a match, for at most patience
 func TestScripts(t *testing.T) {
 	digits, err := filepath.Abs("demo/digits.csv.gz")
 	if err != nil {
@@ -141,11 +142,13 @@ func mistype(ts *testscript.TestScript, neg bool, args []string) {
 
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: until TEXT COMMAND...")
+		ts.Fatalf("usage: until PATTERN COMMAND...")
 	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
 	poll(ts, args[0], func() bool {
 		ts.Check(ts.Exec(args[1], args[2:]...))
-		return strings.Contains(ts.ReadFile("stdout"), args[0])
+		return pattern.MatchString(ts.ReadFile("stdout"))
 	})
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"tensorturn/domain/forecast"
 	"tensorturn/domain/plan"
 	"tensorturn/domain/run"
+	"tensorturn/projections/runs"
 )
 
 func runExplain(a *app) *cobra.Command {
@@ -28,13 +28,20 @@ func runExplain(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			r, err := cl.run(c.Context(), got[0])
+			if err != nil {
+				return err
+			}
+			if r.Phase.Ended() {
+				return a.explainEnded(r)
+			}
 			query := url.Values{}
 			for name, v := range map[string]float64{"hub_up": float64(link.up), "hub_down": float64(link.down)} {
 				if v > 0 {
 					query.Set(name, strconv.FormatFloat(v, 'f', -1, 64))
 				}
 			}
-			path := "/api/v1/runs/" + url.PathEscape(got[0]) + "/explain"
+			path := "/api/v1/runs/" + url.PathEscape(string(r.ID)) + "/explain"
 			if len(query) > 0 {
 				path += "?" + query.Encode()
 			}
@@ -46,6 +53,17 @@ func runExplain(a *app) *cobra.Command {
 		}}
 	link.flags(c.Flags())
 	return c
+}
+
+// explainEnded says that nobody has a part in the run any more, and where to see who had.
+func (a *app) explainEnded(r runs.Run) error {
+	note := fmt.Sprintf("run %s has ended (%s): no machine has a part in it any more", r.ID, r.Phase)
+	if a.json {
+		return a.object(hub.Explanation{Run: r.ID, Machines: []hub.MachinePart{}, Notes: []string{note}})
+	}
+	a.print("%s", note)
+	a.say("who did what: tensorturn run show %s; where the time went: tensorturn run goodput %s", r.ID, r.ID)
+	return nil
 }
 
 // hubLink is what the owner knows of the hub's own link.
@@ -119,13 +137,20 @@ func (a *app) explained(e hub.Explanation) error {
 		return a.object(e)
 	}
 	rows, slots := [][]string{}, 0
+	named := map[string]int{}
+	for _, m := range e.Machines {
+		named[m.Name]++
+	}
 	for _, m := range e.Machines {
 		for _, p := range m.Slots {
 			slots++
-			rows = append(rows, []string{cmp.Or(m.Name, string(m.Machine)), itoa(p.Slot.Index()), role(p.Role), p.Reason})
+			rows = append(rows, []string{called(m.Name, m.Machine, named[m.Name] > 1), itoa(p.Slot.Index()), role(p.Role), p.Reason})
 		}
 	}
 	a.print("%d of %s in the pool take part", e.Slots, count(slots, "slot"))
+	for _, note := range e.Notes {
+		a.print("%s", clean(note))
+	}
 	a.print("")
 	a.table([]string{"MACHINE", "SLOT", "PART", "WHY"}, rows)
 	if cost := costRows(e); len(cost) > 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +40,7 @@ func (a *app) showRun(r runs.Run, waits string) {
 		rows = append(rows, []string{"reason", r.Reason})
 	}
 	if waits != "" {
-		rows = append(rows, []string{"waits for", waits})
+		rows = append(rows, []string{"waits for", strings.TrimPrefix(waits, "waiting for ")})
 	}
 	rows = append(rows,
 		[]string{"ledger", fmt.Sprintf("%d of %s counted (%s)", r.Ledger.Counted, count(r.Ledger.Expected, "sample"), percent(r.Ledger.Counted, r.Ledger.Expected))})

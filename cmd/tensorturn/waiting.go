@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	"tensorturn/broker/health"
+	"tensorturn/broker/hub"
+	"tensorturn/domain"
 	"tensorturn/domain/machine"
 	"tensorturn/domain/run"
 	"tensorturn/projections/fleet"
@@ -17,8 +21,9 @@ import (
 const maxTroubles = 4
 
 // waits says in one line what keeps the run from going on, or from going on as fast as its owner expects; it is empty
-// when there is nothing. It names no durations, so that it changes only when something happened.
-func waits(r runs.Run, ms []fleet.Machine) string {
+// when there is nothing. It names no durations, so that it changes only when something happened. unfit is why no machine can
+// take the run, empty where one can or nobody was asked.
+func waits(r runs.Run, ms []fleet.Machine, unfit string) string {
 	switch {
 	case r.Phase.Ended():
 		return ""
@@ -35,6 +40,8 @@ func waits(r runs.Run, ms []fleet.Machine) string {
 		parts = append(parts, "waiting for the vote")
 	case r.Phase == run.PhaseEvaluating:
 		parts = append(parts, "waiting for evaluation")
+	case unfit != "":
+		parts = append(parts, unfit)
 	case r.Rounds.Stalled:
 		parts = append(parts, fmt.Sprintf("round %d is stalled: %d of %s counted at its deadline, which was doubled", r.Rounds.Open, r.Rounds.Counted, count(r.Rounds.Chunks, "chunk")))
 	case work && elsewhere(r, ms):
@@ -47,15 +54,50 @@ func waits(r runs.Run, ms []fleet.Machine) string {
 
 // waitsWith is waits, with what the hub says about its store before it. A hub that cannot be asked is no news here.
 func (a *app) waitsWith(ctx context.Context, cl *client, r runs.Run, ms []fleet.Machine) string {
-	said := waits(r, ms)
 	if r.Phase.Ended() {
-		return said
+		return waits(r, ms, "")
 	}
+	said := waits(r, ms, cl.unfit(ctx, r, ms))
 	s, err := cl.status(ctx)
 	if err != nil {
 		return said
 	}
 	return strings.Trim(storeTrouble(s.State)+"; "+said, "; ")
+}
+
+// unfit asks the hub why no machine takes part in a run that no slot works for. A hub that cannot be asked is no news here.
+func (c *client) unfit(ctx context.Context, r runs.Run, ms []fleet.Machine) string {
+	if r.Paused != "" || slices.ContainsFunc(ms, func(m fleet.Machine) bool {
+		return slices.ContainsFunc(m.Slots, func(s fleet.Slot) bool { return s.Run == r.ID })
+	}) {
+		return ""
+	}
+	var e hub.Explanation
+	if err := c.call(ctx, http.MethodGet, "/api/v1/runs/"+url.PathEscape(string(r.ID))+"/explain", nil, &e); err != nil {
+		return ""
+	}
+	return nobodyFits(e, ms)
+}
+
+// nobodyFits says why each machine that could work cannot take the run; empty where one takes part, or none could work.
+func nobodyFits(e hub.Explanation, ms []fleet.Machine) string {
+	if e.Slots > 0 {
+		return ""
+	}
+	var whys []string
+	for _, m := range ms {
+		i := slices.IndexFunc(e.Machines, func(p hub.MachinePart) bool { return p.Machine == m.ID })
+		if usable(m) && i >= 0 && len(e.Machines[i].Slots) > 0 {
+			whys = append(whys, nameOf(m, ms)+": "+e.Machines[i].Slots[0].Reason)
+		}
+	}
+	if len(whys) == 0 {
+		return ""
+	}
+	if more := len(whys) - maxTroubles; more > 0 {
+		whys = append(whys[:maxTroubles], fmt.Sprintf("and %d more", more))
+	}
+	return "no machine can take it now: " + strings.Join(whys, "; ")
 }
 
 // storeTrouble says what a store without room means for a run; empty when there is room.
@@ -116,6 +158,8 @@ func trouble(m fleet.Machine, name string) string {
 	switch {
 	case m.Quarantined != "":
 		return fmt.Sprintf("%s quarantined (%s): tensorturn machine resume %s", name, m.Quarantined, name)
+	case m.Stopped:
+		return name + "'s agent was stopped"
 	case m.Standing == machine.Drained:
 		return name + " has left in good order"
 	case m.Draining:
@@ -126,14 +170,30 @@ func trouble(m fleet.Machine, name string) string {
 	return fmt.Sprintf("%s is %s", name, m.Standing)
 }
 
-// nameOf is the machine's name, or its id where another one that is not revoked has the same name.
+// nameOf is the machine's name, or its id where another one that is not revoked has the same name: what a command can be given.
 func nameOf(m fleet.Machine, ms []fleet.Machine) string {
-	for _, o := range ms {
-		if o.ID != m.ID && o.Name == m.Name && o.Standing != machine.Revoked {
-			return string(m.ID)
-		}
+	if hasTwin(m, ms) {
+		return string(m.ID)
 	}
 	return m.Name
+}
+
+// hasTwin reports whether another machine that is not revoked has the machine's name.
+func hasTwin(m fleet.Machine, ms []fleet.Machine) bool {
+	return slices.ContainsFunc(ms, func(o fleet.Machine) bool {
+		return o.ID != m.ID && o.Name == m.Name && o.Standing != machine.Revoked
+	})
+}
+
+// called is what people call a machine in a list: its name, with its id where another one of the list has that name.
+func called(name string, id domain.MachineID, twin bool) string {
+	switch {
+	case name == "":
+		return string(id)
+	case twin:
+		return fmt.Sprintf("%s (%s)", name, id)
+	}
+	return name
 }
 
 // elsewhere reports whether every slot that could work holds work of other runs.

@@ -48,7 +48,7 @@ func TestWaits(t *testing.T) {
 		"evaluating":    {with(func(r *runs.Run) { r.Phase = run.PhaseEvaluating }), []fleet.Machine{box("a", machine.Online)}, "waiting for evaluation"},
 		"ended":         {with(func(r *runs.Run) { r.Phase = run.PhaseFailed }), nil, ""},
 	} {
-		if got := waits(c.r, c.ms); got != c.want {
+		if got := waits(c.r, c.ms, ""); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestWaits(t *testing.T) {
 	for _, n := range strings.Split("a b c d e f g", " ") {
 		away = append(away, box(n, machine.Suspect))
 	}
-	if got := waits(training, append(away, box("z", machine.Online))); !strings.HasPrefix(got, "1 of 8 machines works; a is suspect;") || !strings.HasSuffix(got, "; and 3 more") {
+	if got := waits(training, append(away, box("z", machine.Online)), ""); !strings.HasPrefix(got, "1 of 8 machines works; a is suspect;") || !strings.HasSuffix(got, "; and 3 more") {
 		t.Errorf("many: %q", got)
 	}
 }

@@ -19,6 +19,7 @@ type Machine struct {
 	Name        string           `json:"name"`
 	Standing    machine.Standing `json:"standing"`
 	Draining    bool             `json:"draining"`
+	Stopped     bool             `json:"stopped,omitempty" doc:"it is drained because its agent was told to end, and works again once that is started"`
 	Quarantined string           `json:"quarantined,omitempty"`
 	Slots       []Slot           `json:"slots"`
 	Enrolled    time.Time        `json:"enrolled"`
@@ -170,7 +171,7 @@ func (r *row) machine() Machine {
 		rest = &r
 	}
 	return Machine{
-		ID: s.ID, Name: s.Name, Standing: s.Standing, Draining: s.Draining && s.Standing != machine.Drained, Quarantined: s.Quarantined,
+		ID: s.ID, Name: s.Name, Standing: s.Standing, Draining: s.Draining && s.Standing != machine.Drained, Stopped: s.Stopping && s.Standing == machine.Drained, Quarantined: s.Quarantined,
 		Slots: held, Enrolled: s.EnrolledAt, Since: r.Since, Restarts: r.Restarts, Bench: s.Bench, Slow: s.Slow, BenchWanted: s.BenchWanted(), Rest: rest, NKey: s.NKey, Account: s.Account, Labels: s.Labels(),
 	}
 }
