@@ -299,8 +299,14 @@ func cutLog(w *world) {
 	w.Must(err)
 	w.Must(os.Truncate(last, info.Size()-1-w.rng.Int64N(info.Size()/3)))
 	_ = os.Remove(filepath.Join(filepath.Dir(last), "index.db"))
-	if w.mutant {
-		_ = os.Remove(filepath.Join(w.HubDir(), "log.head"))
+	if w.mutant { // at the end of a batch, and with nothing left that knows of more
+		raw, err := os.ReadFile(last)
+		w.Must(err)
+		w.Must(os.Truncate(last, int64(max(0, bytes.LastIndex(raw, []byte("Nats-Batch-Sequence: 1\r\n"))))))
+		streams := filepath.Dir(filepath.Dir(filepath.Dir(last)))
+		for _, known := range []string{filepath.Join(w.HubDir(), "log.head"), filepath.Join(w.HubDir(), "snapshots"), filepath.Join(streams, "FEED")} {
+			w.Must(os.RemoveAll(known))
+		}
 	}
 	w.StartHub()
 	s := w.Run("log", "verify")
