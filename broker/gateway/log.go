@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -103,8 +104,9 @@ const deadlineEvery = 256
 
 // badRecord is the last line of a stream that fails at seq.
 func badRecord(seq uint64, err error) LogRecord {
-	if bad, ok := event.FirstBad(err); ok {
-		seq = bad
+	text := err.Error()
+	if b := new(event.BreakError); errors.As(err, &b) {
+		seq, text = b.Seq, b.Error() // the sequence stands beside it
 	}
-	return LogRecord{Seq: seq, Error: err.Error(), Kind: domain.KindOf(err)}
+	return LogRecord{Seq: seq, Error: text, Kind: domain.KindOf(err)}
 }
