@@ -125,6 +125,29 @@ func (p *program) misbehave(r ask) {
 	}
 }
 
+// First values of rows that the mode "picky" does not like.
+const (
+	Refused = 1001 // it says so
+	Unsaid  = 1002 // it says ok and writes nothing
+	TooMuch = 1003 // its answer is not finite
+	Deadly  = 1004 // it dies
+)
+
+// picks does what the rows deserve and reports whether that was it.
+func (p *program) picks(r ask, x []float32) bool {
+	switch x[0] {
+	case Refused:
+		p.say(`{"type":"refused","id":%d,"text":"ValueError: too large"}`, r.ID)
+	case Unsaid:
+		p.say(`{"type":"ok","id":%d}`, r.ID)
+	case Deadly:
+		os.Exit(1)
+	default:
+		return false
+	}
+	return true
+}
+
 // damage damages what was saved.
 func (p *program) damage(path string) {
 	switch p.mode {

@@ -120,7 +120,9 @@ func (p *program) serve(r ask) {
 		p.evaluate(r)
 		return
 	case "predict":
-		p.predict(r)
+		if !p.predict(r) {
+			return
+		}
 	}
 	p.say(`{"type":"ok","id":%d}`, r.ID)
 }
@@ -158,15 +160,23 @@ func (p *program) evaluate(r ask) {
 	p.say(`{"type":"evaluated","id":%d,"samples":%d,"accuracy":%g,"loss":%g}`, r.ID, p.heldout, float64(right)/float64(p.heldout), loss/float64(p.heldout))
 }
 
-func (p *program) predict(r ask) {
+// predict reports whether it answers: rows that it refuses are told at once.
+func (p *program) predict(r ask) bool {
 	x := p.read(r.Input)
 	var y []float32
+	if p.mode == "picky" && p.picks(r, x) {
+		return false
+	}
 	for i := 0; i < len(x); i += Features {
 		for _, q := range p.model.forward(x[i : i+Features]) {
 			y = append(y, float32(q))
 		}
 	}
+	if p.mode == "picky" && x[0] == TooMuch {
+		y[0] = float32(math.NaN())
+	}
 	p.write(r.Output, "output", fmt.Sprintf("[%d,%d]", len(x)/Features, Classes), y)
+	return true
 }
 
 // write makes a tensor file of one tensor.

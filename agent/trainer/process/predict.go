@@ -35,19 +35,50 @@ func (t *Trainer) Predict(ctx context.Context, features []float32) ([]float32, e
 	if err := t.writeInput(features, rows, int64(width)); err != nil {
 		return nil, domain.Unavailable(op, "the input cannot be written", "check the disk of the agent's directory", err)
 	}
-	ask := func() error { return t.call(ctx, request{Type: "predict", Input: inputFile, Output: outputFile}) }
-	if t.alone() {
-		ask = func() error { return t.predictAlone(ctx, inputFile) }
+	if err := t.root.RemoveAll(outputFile); err != nil { // an answer that is not written must not be the one before
+		return nil, domain.Unavailable(op, "the last answer cannot be removed", "check the disk of the agent's directory", err)
 	}
-	if err := ask(); err != nil {
+	if err := t.askPredict(ctx); err != nil {
 		return nil, err
 	}
 	out, err := t.readOutput(rows, int64(classes))
-	if err != nil {
+	switch {
+	case errors.Is(err, errNotFinite): // these rows are too much for the model; others are not
+		return nil, domain.Invalid(op, "the script's prediction cannot be used: "+err.Error(), "check the values of the rows")
+	case err != nil:
 		return nil, t.failed(fail(KindOutput, "the script's prediction cannot be used: "+err.Error(), ""))
 	}
 	return out, nil
 }
+
+// askPredict has the program predict from the input file into the output file. Rows that it refuses are domain.KindInvalid, and
+// it goes on.
+func (t *Trainer) askPredict(ctx context.Context) error {
+	if t.alone() {
+		err := t.predictAlone(ctx, inputFile)
+		var f *Failure
+		if errors.As(err, &f) && ctx.Err() == nil {
+			t.broken = nil // the next question starts its command anew
+		}
+		return err
+	}
+	if err := t.ask(request{Type: "predict", Input: inputFile, Output: outputFile}); err != nil {
+		return err
+	}
+	m, err := t.receive(ctx)
+	switch {
+	case err != nil:
+		return err
+	case m.Type == "ok":
+		return nil
+	case m.Type == "refused":
+		return domain.Invalid("predict", "the script refuses these rows: "+domain.Clip(m.Text, 180), "check the values of the rows")
+	}
+	return t.failed(fail(KindProtocol, fmt.Sprintf("the answer to predict is %s", show(m.Type)), ""))
+}
+
+// Broken reports whether the program may only be closed. It belongs to the goroutine that the trainer serves.
+func (t *Trainer) Broken() bool { return t.broken != nil }
 
 func (t *Trainer) writeInput(features []float32, rows, width int64) error {
 	f, err := createFile(t.root, inputFile)
@@ -97,7 +128,7 @@ func (t *Trainer) readOutput(rows, classes int64) ([]float32, error) {
 	for i := range out {
 		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
 		if math.IsNaN(float64(out[i])) || math.IsInf(float64(out[i]), 0) {
-			return nil, fmt.Errorf("value %d is not finite", i)
+			return nil, fmt.Errorf("value %d: %w", i, errNotFinite)
 		}
 	}
 	_, _, err = r.Next()

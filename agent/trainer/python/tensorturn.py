@@ -182,6 +182,16 @@ def _digest(fixed):
 
 # --- learning rate ----------------------------------------------------------------------------------------------------
 
+def _kind_of(e):
+    """What an exception is to the agent (PROTOCOL.md section 5)."""
+    text = "%s: %s" % (type(e).__name__, e)
+    if isinstance(e, MemoryError) or type(e).__name__ == "OutOfMemoryError" or "out of memory" in text or "can't allocate memory" in text:
+        return "memory"
+    if "CUDA error" in text or "CUDA driver" in text:
+        return "device"
+    return "missing" if isinstance(e, ImportError) else "script"
+
+
 class _Rate:
     """Sets the rate for a step of the run's sample clock, also backwards, and ramps it up after a reset."""
 
@@ -367,8 +377,13 @@ class Job:
             return self._measure(request["id"])
         elif kind == "predict":
             x = load_file(os.path.join(folder, request["input"]))["input"]
-            y = self._undisturbed(lambda: self._predict(self.model, x))
-            save_file({"output": y.to(torch.float32)}, os.path.join(folder, request["output"]))
+            try:
+                y = self._undisturbed(lambda: self._predict(self.model, x)).to(torch.float32)
+            except Exception as e:  # of these rows; others may be fine
+                if _kind_of(e) != "script":
+                    raise
+                return self._say(type="refused", id=request["id"], text=("%s: %s" % (type(e).__name__, e))[:1500])
+            save_file({"output": y}, os.path.join(folder, request["output"]))
         elif kind == "keep":
             save_file(self._state(), os.path.join(folder, request["file"]))
         elif kind == "resume":
@@ -490,11 +505,8 @@ class Job:
         if self._told:
             return
         self._told, text = True, "%s: %s" % (kind.__name__, value)
-        memory = isinstance(value, MemoryError) or kind.__name__ == "OutOfMemoryError" or "out of memory" in text or "can't allocate memory" in text
-        device = "CUDA error" in text or "CUDA driver" in text
-        missing = isinstance(value, ImportError)
         try:
-            self._say(type="error", id=self._id, kind="memory" if memory else "device" if device else "missing" if missing else "script", text=text[:1500])
+            self._say(type="error", id=self._id, kind=_kind_of(value), text=text[:1500])
         except OSError:
             pass  # the agent is gone; it needs no reason
 
