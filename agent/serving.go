@@ -18,6 +18,9 @@ const (
 	maxQuestions = 64               // at work or waiting for a model's turn; the hub asks another machine beyond it
 	loadLimit    = 3 * time.Minute  // for one model, its download included
 	loadAgain    = 30 * time.Second // after a failure
+	brokenFirst  = time.Second      // a model that broke at work is loaded again after it, the next time after twice as long
+	brokenMost   = time.Minute      // and at last after this long: rows that end a program must not keep the machine starting it
+	brokenCalm   = 10 * time.Minute // without a break, and the first pause counts again
 )
 
 // Model is one deployed model as this machine is told to hold it.
@@ -36,6 +39,8 @@ type Models interface {
 	Load(ctx context.Context, m Model) error
 	// Predict gives probabilities [rows, classes] for raw features [rows, columns]. Errors of domain.KindInvalid are the rows'.
 	Predict(ctx context.Context, m Model, features []float32) ([]float32, error)
+	// Ready reports whether the model is still loaded: one that broke must be loaded anew.
+	Ready(m Model) bool
 	// Keep frees every model that is not listed.
 	Keep(ms []Model)
 }
@@ -83,7 +88,10 @@ type held struct {
 	model  Model
 	ready  bool
 	failed error
-	again  time.Time // when a failed one is tried next
+	again  time.Time // when one that failed or broke is tried next
+
+	pause time.Duration // after the last break
+	broke time.Time     // the last time
 }
 
 func newServer(models Models, out Questions, room int, hint func(), log zerolog.Logger) *server {
@@ -187,8 +195,21 @@ func (s *server) run(ctx context.Context) {
 				break // what is not wanted any more is freed first
 			}
 		}
-		retry.Reset(loadAgain)
+		retry.Reset(s.untilNext())
 	}
+}
+
+// untilNext is the time until a model may be tried again, at most loadAgain.
+func (s *server) untilNext() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := loadAgain
+	for _, h := range s.list {
+		if !h.ready {
+			left = min(left, max(time.Until(h.again), time.Millisecond))
+		}
+	}
+	return left
 }
 
 // next is the first model that is neither ready nor to be left alone for now.
@@ -255,8 +276,29 @@ func (s *server) ask(b []byte) {
 	go func() {
 		defer s.serving.Done()
 		defer func() { <-s.places }()
-		s.say(s.answer(ctx, h.model, a))
+		said := s.answer(ctx, h.model, a)
+		if said.Error != nil && !s.models.Ready(h.model) {
+			s.lost(h)
+		}
+		s.say(said)
 	}()
+}
+
+// lost notes that a model broke at work: it is loaded anew after a while, and the hub asks other machines meanwhile.
+func (s *server) lost(h *held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !h.ready {
+		return // by another question
+	}
+	now := time.Now()
+	if now.Sub(h.broke) >= brokenCalm {
+		h.pause = 0
+	}
+	h.pause = min(max(2*h.pause, brokenFirst), brokenMost)
+	h.ready, h.broke, h.again = false, now, now.Add(h.pause)
+	s.log.Warn().Str("run", string(h.model.Run)).Int("member", h.model.Member).Int64("again_ms", h.pause.Milliseconds()).Msg("model broke, it is loaded anew")
+	s.look()
 }
 
 func (s *server) answer(ctx context.Context, m Model, a *wire.Ask) *wire.Said {

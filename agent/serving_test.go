@@ -22,6 +22,7 @@ type playedModels struct {
 	loaded []domain.Digest
 	fails  map[domain.Digest]bool
 	block  chan struct{} // when set, predictions wait for it
+	loads  int
 }
 
 func (p *playedModels) Load(_ context.Context, m Model) error {
@@ -30,11 +31,18 @@ func (p *playedModels) Load(_ context.Context, m Model) error {
 	if p.fails[m.Weights] {
 		return errors.New("no room on this disk")
 	}
+	p.loads++
 	p.loaded = append(p.loaded, m.Weights)
 	return nil
 }
 
-func (p *playedModels) Predict(ctx context.Context, _ Model, x []float32) ([]float32, error) {
+func (p *playedModels) Ready(m Model) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Contains(p.loaded, m.Weights)
+}
+
+func (p *playedModels) Predict(ctx context.Context, m Model, x []float32) ([]float32, error) {
 	p.mu.Lock()
 	block := p.block
 	p.mu.Unlock()
@@ -44,6 +52,12 @@ func (p *playedModels) Predict(ctx context.Context, _ Model, x []float32) ([]flo
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	}
+	if x[0] == deadly {
+		p.mu.Lock()
+		p.loaded = slices.DeleteFunc(p.loaded, func(d domain.Digest) bool { return d == m.Weights })
+		p.mu.Unlock()
+		return nil, domain.Unavailable("predict", "the program died", "", nil)
 	}
 	if x[0] < 0 {
 		return nil, domain.Invalid("predict", "a row is negative", "")
@@ -58,6 +72,9 @@ func (p *playedModels) Keep(ms []Model) {
 		return !slices.ContainsFunc(ms, func(m Model) bool { return m.Weights == d })
 	})
 }
+
+// deadly is a row that ends the model.
+const deadly = 666
 
 // playedQuestions is the link.
 type playedQuestions struct {
@@ -194,6 +211,48 @@ func TestServerAnswers(t *testing.T) {
 		synctest.Wait()
 		if n := len(w.link.said); n != maxQuestions {
 			t.Errorf("%d answers", n)
+		}
+	})
+}
+
+// A model that breaks at work is away at once and loaded anew, after a pause that grows while it goes on breaking. Rows that it
+// refuses change nothing.
+func TestServerLoadsAnew(t *testing.T) {
+	inServer(t, func(w *serverWorld) {
+		w.hold("m1", 1)
+		for i, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+			w.ask(1, 1, deadly)
+			if s := <-w.link.said; s.Error == nil || s.Error.Kind != domain.KindUnavailable {
+				t.Fatalf("%+v", s)
+			}
+			if h := w.s.holding(); len(h.Ready) > 0 || len(h.Failed) > 0 {
+				t.Errorf("broken: %+v", h)
+			}
+			w.ask(2, 1, 3)
+			if s := <-w.link.said; !s.Away {
+				t.Errorf("broken, and asked: %+v", s)
+			}
+			time.Sleep(pause*time.Second - time.Millisecond)
+			if w.models.loads != i+1 {
+				t.Errorf("break %d: loaded before the pause of %d s is over", i, pause)
+			}
+			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
+			if h := w.s.holding(); w.models.loads != i+2 || len(h.Ready) != 1 {
+				t.Errorf("break %d: after %d s %d loads, %+v", i, pause, w.models.loads, h)
+			}
+		}
+		w.ask(3, 1, -1)
+		if s := <-w.link.said; s.Error == nil || len(w.s.holding().Ready) != 1 {
+			t.Errorf("rows that are refused: %+v, %+v", s, w.s.holding())
+		}
+		time.Sleep(brokenCalm)
+		w.ask(4, 1, deadly)
+		<-w.link.said
+		time.Sleep(brokenFirst + time.Millisecond)
+		synctest.Wait()
+		if len(w.s.holding().Ready) != 1 {
+			t.Error("calm for a while, and the pause is still long")
 		}
 	})
 }

@@ -273,6 +273,13 @@ func (e *Engine) Load(ctx context.Context, v *Version, m Member) error {
 	return err
 }
 
+// Holds reports whether a model is in memory, or on its way there.
+func (e *Engine) Holds(run domain.RunID, member int, weights domain.Digest) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.models[modelKey{run, member, weights}] != nil
+}
+
 // Forget frees the models for which keep says no, those in use as soon as nobody uses them, and lets what failed be tried anew.
 func (e *Engine) Forget(keep func(run domain.RunID, member int, weights domain.Digest) bool) {
 	e.mu.Lock()

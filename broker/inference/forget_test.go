@@ -27,6 +27,9 @@ func TestForget(t *testing.T) {
 	if w.open != 1 {
 		t.Errorf("%d open", w.open)
 	}
+	if w.engine.Holds(a.Run, 0, a.Weights) || !w.engine.Holds(b.Run, 0, b.Weights) {
+		t.Error("it does not know what it holds")
+	}
 	w.must(b, 1, 2)
 	if w.loads != 2 {
 		t.Error("the one that was kept was loaded again")

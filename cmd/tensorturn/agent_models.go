@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	"tensorturn/agent"
 	"tensorturn/agent/trainer"
+	processtrainer "tensorturn/agent/trainer/process"
 	"tensorturn/broker/inference"
 	"tensorturn/domain"
 	"tensorturn/domain/run"
@@ -49,6 +52,9 @@ func (a *agentModels) Predict(ctx context.Context, m agent.Model, features []flo
 	v, k := modelOf(m)
 	return a.engine.Member(ctx, v, k, features)
 }
+
+// Ready implements agent.Models.
+func (a *agentModels) Ready(m agent.Model) bool { return a.engine.Holds(m.Run, m.Member, m.Weights) }
 
 // Keep implements agent.Models.
 func (a *agentModels) Keep(ms []agent.Model) {
@@ -126,13 +132,25 @@ func (p *program) Layout() []safetensors.Tensor { return p.trainer.Layout() }
 func (p *program) Close() error                 { return p.trainer.Close() }
 func (p *program) Broken() bool                 { return p.broken.Load() }
 
-// Predict asks the program. After anything but rows that it refuses, it is started anew.
+// Predict asks the program. What befalls the program is no fault of the rows: another machine may answer, and this one starts it
+// anew when it may only be closed.
 func (p *program) Predict(ctx context.Context, features []float32) ([]float32, error) {
+	const op = "predict"
 	ctx, cancel := context.WithTimeout(ctx, passTime)
 	defer cancel()
 	out, err := p.trainer.Predict(ctx, features)
-	if err != nil && domain.KindOf(err) != domain.KindInvalid {
+	if err == nil {
+		return out, nil
+	}
+	if b, ok := p.trainer.(interface{ Broken() bool }); ok && b.Broken() {
 		p.broken.Store(true)
 	}
-	return out, err
+	var f *processtrainer.Failure
+	switch {
+	case errors.As(err, &f):
+		return nil, domain.Unavailable(op, "the model's program failed: "+f.Error(), "try again", nil)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, domain.Unavailable(op, fmt.Sprintf("the model's program did not answer within %s", passTime), "ask for fewer rows", nil)
+	}
+	return nil, err
 }
