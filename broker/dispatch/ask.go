@@ -67,7 +67,8 @@ func New(cfg Config) *Dispatcher {
 }
 
 // one asks for the rows of one message: the least loaded machine first. A machine that has not begun costs nothing and the next
-// is asked; one that fails is replaced once; one that is slow is overtaken by another, and whoever answers first counts.
+// is asked; one that fails is replaced once; one that is slow is overtaken by another, and whoever answers first counts. That the
+// rows are wrong is believed when a second machine says so, or there is none: the first may only be broken.
 func (d *Dispatcher) one(ctx context.Context, k placement.Key, values []float32, rows, width int) ([]float32, error) {
 	answers := make(chan said, 16) // one for each machine that is asked
 	var tried []*peer
@@ -87,6 +88,7 @@ func (d *Dispatcher) one(ctx context.Context, k placement.Key, values []float32,
 	hedge := time.NewTimer(d.hedgeAfter(k))
 	defer hedge.Stop()
 	running, retried := 1, false
+	var refused error
 	for {
 		select {
 		case s := <-answers:
@@ -94,13 +96,21 @@ func (d *Dispatcher) one(ctx context.Context, k placement.Key, values []float32,
 			switch {
 			case s.err == nil:
 				return s.values, nil
-			case domain.KindOf(s.err) == domain.KindInvalid: // the rows are wrong for every machine
+			case domain.KindOf(s.err) == domain.KindInvalid && refused != nil:
 				return nil, s.err
 			case (s.away || !retried) && launch():
 				retried = retried || !s.away
 				running++
-			case running == 0:
+			case running > 0:
+			case refused != nil && s.away:
+				return nil, refused
+			case s.away:
+				return nil, d.standing("predict", k)
+			default:
 				return nil, s.err
+			}
+			if domain.KindOf(s.err) == domain.KindInvalid {
+				refused = s.err
 			}
 		case <-hedge.C:
 			if d.mayHedge() && launch() {

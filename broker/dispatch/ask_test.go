@@ -44,7 +44,7 @@ func TestLeastLoadedFirst(t *testing.T) {
 
 const answerTime = 21 * time.Second
 
-// A failure is tried once more on another machine and no more; wrong rows are wrong everywhere.
+// A failure is tried once more on another machine and no more; wrong rows are wrong when two machines say so.
 func TestRetriedOnce(t *testing.T) {
 	in(t, "a b c", func(w *world, v *inference.Version) {
 		w.box("a").do = broken
@@ -59,14 +59,91 @@ func TestRetriedOnce(t *testing.T) {
 		if got := w.took(); !slices.Equal(got, []string{"a", "b"}) {
 			t.Errorf("asked %v", got)
 		}
-		w.box("a").do = func(a *wire.Ask) *wire.Said {
-			return &wire.Said{ID: a.ID, Error: &wire.Error{Kind: domain.KindInvalid, Why: "a value is not finite"}}
-		}
+		w.box("a").do, w.box("b").do = refuses, refuses
 		if _, err := w.d.Predict(w.t.Context(), v, []float32{2}); domain.KindOf(err) != domain.KindInvalid {
 			t.Errorf("wrong rows: %v", err)
 		}
-		if got := w.took(); !slices.Equal(got, []string{"a"}) {
+		if got := w.took(); !slices.Equal(got, []string{"a", "b"}) {
 			t.Errorf("asked %v", got)
+		}
+	})
+}
+
+func refuses(a *wire.Ask) *wire.Said {
+	return &wire.Said{ID: a.ID, Error: &wire.Error{Kind: domain.KindInvalid, Why: "a value is not finite"}}
+}
+
+// A machine that calls all rows wrong harms no request while another answers; alone it is believed, and one that fails beside it
+// leaves the rows in peace.
+func TestRefusalsAreProven(t *testing.T) {
+	in(t, "a b", func(w *world, v *inference.Version) {
+		w.box("a").do = refuses
+		for range 20 {
+			w.predict(v, 1)
+		}
+		for name, c := range map[string]struct {
+			do   func(*wire.Ask) *wire.Said
+			kind domain.Kind
+		}{"away": {away, domain.KindInvalid}, "broken": {broken, domain.KindInternal}} {
+			w.box("b").do = c.do
+			if _, err := w.d.Predict(w.t.Context(), v, []float32{1}); domain.KindOf(err) != c.kind {
+				t.Errorf("the other is %s: %v", name, err)
+			}
+		}
+	})
+	in(t, "a", func(w *world, v *inference.Version) {
+		w.box("a").do = refuses
+		if _, err := w.d.Predict(w.t.Context(), v, []float32{1}); domain.KindOf(err) != domain.KindInvalid {
+			t.Errorf("there is no other: %v", err)
+		}
+	})
+}
+
+// Members that refuse the rows leave the vote; when all do, the rows are wrong.
+func TestMembersThatRefuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b", "c")
+		v := ensemble(3, 1)
+		w.deployed = []*inference.Version{v}
+		w.settle("a", "b", "c")
+		w.box("b").do = refuses
+		if a := w.predict(v, 1); a.Used != 2 {
+			t.Errorf("one refuses: %+v", a)
+		}
+		w.box("a").do, w.box("c").do = broken, refuses
+		if _, err := w.d.Predict(w.t.Context(), v, []float32{1}); domain.KindOf(err) != domain.KindInternal {
+			t.Errorf("two refuse, one fails: %v", err)
+		}
+		w.box("a").do = refuses
+		if _, err := w.d.Predict(w.t.Context(), v, []float32{1}); domain.KindOf(err) != domain.KindInvalid {
+			t.Errorf("all refuse: %v", err)
+		}
+	})
+}
+
+// When all machines are gone, each request is told so at once.
+func TestAllGone(t *testing.T) {
+	in(t, "a b", func(w *world, v *inference.Version) {
+		w.box("a").gone, w.box("b").gone = true, true
+		for i := range 3 {
+			began := time.Now()
+			_, err := w.d.Predict(w.t.Context(), v, []float32{1})
+			if domain.KindOf(err) != domain.KindUnavailable || !strings.Contains(err.Error(), "no machine that may hold models is connected") || time.Since(began) > 0 {
+				t.Errorf("request %d after %s: %v", i, time.Since(began), err)
+			}
+		}
+		w.box("a").gone = false
+		w.settle("a")
+		w.predict(v, 1)
+	})
+}
+
+// A machine that has too much to do is not said to be gone.
+func TestAllBusy(t *testing.T) {
+	in(t, "a", func(w *world, v *inference.Version) {
+		w.box("a").do = away
+		if _, err := w.d.Predict(w.t.Context(), v, []float32{1}); domain.KindOf(err) != domain.KindUnavailable || !strings.Contains(err.Error(), "too much to do") {
+			t.Error(err)
 		}
 	})
 }

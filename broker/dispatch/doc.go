@@ -29,7 +29,7 @@ const (
 	hedgeMost   = 5 * time.Second
 	hedgeShare  = 0.1              // of all questions are asked twice, no more: slowness everywhere must not double the load
 	hedgeSaved  = 10.0             // questions that may be asked twice before any share was saved up
-	loadWait    = 15 * time.Second // a request waits for a machine to have its model ready
+	loadWait    = 15 * time.Second // a request waits for a machine to have its model ready, if there is one
 	checkWait   = 2 * time.Minute  // a deployment does
 	wishTime    = 10 * time.Minute // a version that is asked for by its number, or about to be deployed, is held for
 	failedTime  = time.Minute      // a machine that could not load a model is not given it again before

@@ -329,7 +329,7 @@ func (d *Dispatcher) standing(op string, k placement.Key) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.cfg.Now()
-	machines, loading, failed := 0, 0, false
+	machines, ready, loading, failed := 0, 0, 0, false
 	for _, id := range d.ids() {
 		p := d.peers[id]
 		if !d.counts(p, now) || p.room == 0 {
@@ -339,6 +339,8 @@ func (d *Dispatcher) standing(op string, k placement.Key) error {
 		switch h, ok := p.holds[k]; {
 		case ok && h.how == placement.Failed:
 			failed = true
+		case ok && h.how == placement.Ready:
+			ready++
 		case ok:
 			loading++
 		}
@@ -350,12 +352,27 @@ func (d *Dispatcher) standing(op string, k placement.Key) error {
 	switch {
 	case machines == 0:
 		return domain.Unavailable(op, "no machine that may hold models is connected", "start agents: tensorturn agent start", nil)
+	case ready > 0:
+		return domain.Unavailable(op, "the machines that hold "+what+" have too much to do, or are loading it anew", "try again", nil)
 	case loading > 0:
 		return domain.Unavailable(op, what+" is still being loaded by the machines", "try again", nil)
 	case failed:
 		return domain.Unavailable(op, what+" could not be loaded by any machine", "see the log of the hub", nil)
 	}
 	return domain.Unavailable(op, "no machine has room for "+what, "start more agents, or retire models", nil)
+}
+
+// deserted reports whether there is no machine that could hold a model, and none is still coming back after a start of the hub.
+func (d *Dispatcher) deserted() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.cfg.Now()
+	for _, p := range d.peers {
+		if d.counts(p, now) && p.room > 0 {
+			return false
+		}
+	}
+	return !d.gathers(now)
 }
 
 // failure is why a machine could not load a model, nil when none says so.

@@ -148,12 +148,16 @@ func TestNobodyHolds(t *testing.T) {
 		if err := w.d.Check(w.t.Context(), v); domain.KindOf(err) != domain.KindUnavailable || !strings.Contains(err.Error(), "no machine") || time.Since(began) > 0 {
 			t.Errorf("deployed on nothing: %v after %s", err, time.Since(began))
 		}
-		done := make(chan error)
+		w.d.Exchange("a", &wire.Holding{Room: 8}, false) // it comes back, and has loaded nothing yet
+		done := make(chan error, 1)
 		go func() {
 			_, err := w.d.Predict(w.t.Context(), v, []float32{1})
 			done <- err
 		}()
 		synctest.Wait()
+		if len(done) > 0 {
+			t.Error("a request does not wait for a machine that loads")
+		}
 		w.settle("a")
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -73,7 +73,7 @@ func (d *Dispatcher) Check(ctx context.Context, v *inference.Version) error {
 	return nil
 }
 
-// await waits a while until so many models of a version are ready somewhere.
+// await waits a while until so many models of a version are ready somewhere. Where no machine is there to load one, nobody waits.
 func (d *Dispatcher) await(ctx context.Context, v *inference.Version, n int) error {
 	all := membersOf(v)
 	ready, lacking, _, changed := d.look(v, all)
@@ -83,6 +83,9 @@ func (d *Dispatcher) await(ctx context.Context, v *inference.Version, n int) err
 	limit := time.NewTimer(loadWait)
 	defer limit.Stop()
 	for ready < n {
+		if d.deserted() {
+			return d.standing("predict", lacking)
+		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -225,11 +228,13 @@ func (d *Dispatcher) vote(ctx context.Context, v *inference.Version, f inference
 	return inference.Combine(v, f, answers, rows, used)
 }
 
-// collect gathers voices until all have come or the patience with the last ones is over.
+// collect gathers voices until all have come or the patience with the last ones is over. A member that refuses the rows leaves the
+// vote like one that fails; they are wrong when all say so.
 func collect(ctx context.Context, voices <-chan voice, n int, patience time.Duration) (answers [][]float32, used int, failed error) {
 	answers = make([][]float32, n)
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
+	var refused error
 	over := false
 	for heard := 0; heard < n && !(over && used > 0); {
 		select {
@@ -240,7 +245,7 @@ func collect(ctx context.Context, voices <-chan voice, n int, patience time.Dura
 				answers[s.member] = s.values
 				used++
 			case domain.KindOf(s.err) == domain.KindInvalid:
-				return answers, 0, s.err // the rows are wrong for every member
+				refused = s.err
 			case failed == nil || late(failed):
 				failed = s.err
 			}
@@ -253,5 +258,5 @@ func collect(ctx context.Context, voices <-chan voice, n int, patience time.Dura
 			return answers, used, failed
 		}
 	}
-	return answers, used, failed
+	return answers, used, cmp.Or(failed, refused)
 }
