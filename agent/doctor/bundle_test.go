@@ -189,3 +189,25 @@ func TestBundleToAFullDisk(t *testing.T) {
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// The end of a log may begin within a private key: none of its lines is in the archive.
+func TestTailWithinAKey(t *testing.T) {
+	var key []string
+	for i := range 24 {
+		key = append(key, fmt.Sprintf("%02d%s", i, strings.Repeat("MIIEvQ", 10)))
+	}
+	text := "-----BEGIN RSA PRIVATE KEY-----\n" + strings.Join(key, "\n") + "\n-----END RSA PRIVATE KEY-----\n"
+	first := strings.Index(text, key[0])
+	path := filepath.Join(t.TempDir(), "hub.log")
+	if err := os.WriteFile(path, []byte(text+"the end"+strings.Repeat(".", logTail-len(text)+first+10)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	from := tail(path)
+	if !strings.Contains(from, key[1]) || strings.Contains(from, "BEGIN") {
+		t.Fatal("the tail does not begin within the key")
+	}
+	out := NewCleaner(nil).Text(from)
+	if strings.Contains(out, "MIIEvQ") || !strings.Contains(out, "the end") {
+		t.Errorf("the archive holds %q", out[:min(len(out), 2000)])
+	}
+}

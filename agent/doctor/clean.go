@@ -72,17 +72,7 @@ func isPath(value string) bool {
 
 // Text gives the text without secrets.
 func (c *Cleaner) Text(s string) string {
-	s = c.known.Replace(strings.ToValidUTF8(s, "?"))
-	lines := redact.New()
-	var out strings.Builder
-	for line := range strings.Lines(s) {
-		text, end := strings.CutSuffix(line, "\n")
-		out.Write(lines.Line([]byte(text)))
-		if end {
-			out.WriteByte('\n')
-		}
-	}
-	return out.String()
+	return redact.Text(c.known.Replace(strings.ToValidUTF8(s, "?")))
 }
 
 // Reports cleans what was found.

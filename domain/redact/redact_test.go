@@ -60,3 +60,65 @@ func TestLines(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// Secrets in the clothes that logs put them in.
+func TestLinesOfLogs(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"msg":"login {\"password\":\"hunter2hunter2\"}"}`:                                            `{"msg":"login {\"password\":\"[redacted]\"}"}`,
+		`{\"password\":\"correct horse battery\",\"n\":1}`:                                             `{\"password\":\"[redacted]\",\"n\":1}`,
+		`password: "correct horse battery", n: 1`:                                                      `password: "[redacted]", n: 1`,
+		`password: "it is \"quoted\" within", n: 1`:                                                    `password: "[redacted]", n: 1`,
+		`PGPASSWORD='hunter2 hunter2x' psql`:                                                           `PGPASSWORD='[redacted]' psql`,
+		`password => "hunter2hunter2"`:                                                                 `password => "[redacted]"`,
+		"train.py --password hunter2hunter2 --lr 0.1":                                                  "train.py --password [redacted] --lr 0.1",
+		`train.py --hf-token "abc def ghi" --api-key '01 234567' --lr 0.1`:                             "train.py --hf-token [redacted] --api-key [redacted] --lr 0.1",
+		"GET /x?token%3Dabcdefghij1234":                                                                "GET /x?token%3D[redacted]",
+		"WANDB_API_KEY=abc,defghijkl,mnop, next":                                                       "WANDB_API_KEY=[redacted], next",
+		"SECRET_KEY_BASE=abcdefgh12345678":                                                             "SECRET_KEY_BASE=[redacted]",
+		"host=db pwd=hunter2hunter2;n=1":                                                               "host=db pwd=[redacted];n=1",
+		"Cookie: session=abcdefghijklmnop; x=1":                                                        "Cookie: [redacted]",
+		`{'Set-Cookie': 'a=0123456789; Path=/', 'n': 1}`:                                               `{'Set-Cookie': '[redacted]', 'n': 1}`,
+		"clone https://s3cr3tt0k3nvalue@host/repo.git":                                                 "clone https://[redacted]@host/repo.git",
+		"postgres://u:p@ssw0rd!long@host/db":                                                           "postgres://[redacted]@host/db",
+		"glpat-abcdefghijklmnopqrst b'hf_abcdefghijklmnopqrstuvwx'":                                    "[redacted] b'[redacted]'",
+		"nvapi-abcdefghijklmnopqrstuvwxyz012345 dckr_pat_abcdefghijklmnopqrstu":                        "[redacted] [redacted]",
+		"npm_abcdefghijklmnopqrstuvwxyz0123456789":                                                     "[redacted]",
+		"AIzaSyA1234567890abcdefghijklmnopqrstuvw ASIAABCDEFGHIJKLMNOP ya29.a0AfH6SMBabcdefghijklmnop": "[redacted] [redacted] [redacted]",
+		"-----BEGIN PGP PRIVATE KEY BLOCK-----":                                                        "[redacted]",
+	} {
+		if got := string(redact.New().Line([]byte(in))); got != want {
+			t.Errorf("%q gives %q", in, got)
+		}
+	}
+}
+
+// What programs print of training, of places and of people stays.
+func TestOrdinaryOutputStays(t *testing.T) {
+	for _, line := range []string{
+		"tokens=123 token 12 of 50, loss: 0.3", "token=1,accuracy=0.93,loss=0.31", "{'loss': 0.3, 'tokens': 12345678, 'tokens_per_second': 1234.5678}",
+		"--tokenizer bert-base-uncased --max-tokens 12345678", "--token is required", "tokens: [12345678, 2345678]",
+		"https://host/x@y and http://host:80/x@y", "ssh://git@host/repo.git", "nats://a:4222,nats://b:4222 for me@host",
+		"PWD=/root/work/project OLDPWD=/home/user/data", "npm_config_user_agent_of_this_machine=npm/9", "save to /data/secret/key/model.safetensors",
+		"a cookie: one of twelve", "the private key is at /etc/ssl", "PRIVATE KEY is missing",
+	} {
+		if got := string(redact.New().Line([]byte(line))); got != line {
+			t.Errorf("%q gives %q", line, got)
+		}
+	}
+}
+
+// A text that begins within a private key loses what stands before the key's end; one in which a key begins loses the key alone.
+func TestTextThatBeginsWithinAKey(t *testing.T) {
+	for in, want := range map[string]string{
+		"MIIEvQ\nIBADAN\n-----END PRIVATE KEY-----\nend":                                           "[redacted]\nend",
+		"MIIEvQ\nMore\n-----END PGP PRIVATE KEY BLOCK-----\nend":                                   "[redacted]\nend",
+		"MIIEvQ\n KEY-----\n":                                                                      "MIIEvQ\n KEY-----\n",
+		"a\n-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----\nb":                     "a\n[redacted]\n[redacted]\n[redacted]\nb",
+		"a\nkey = -----BEGIN PRIVATE KEY-----\\nMIIEvQ\\n-----END PRIVATE KEY-----\\n\nb":          "a\n[redacted]\nb",
+		"MIIEvQ\n-----END PRIVATE KEY-----\nb\n-----BEGIN PRIVATE KEY-----\nMIIEvQ\nIBADAN\nAAAAA": "[redacted]\nb\n[redacted]\n[redacted]\n[redacted]\n[redacted]",
+	} {
+		if got := redact.Text(in); got != want {
+			t.Errorf("%q gives %q", in, got)
+		}
+	}
+}
