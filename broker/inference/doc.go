@@ -11,6 +11,7 @@ import (
 	"io"
 
 	"tensorturn/domain"
+	"tensorturn/domain/dataset"
 	"tensorturn/domain/run"
 	"tensorturn/domain/safetensors"
 	"tensorturn/domain/vote"
@@ -40,8 +41,9 @@ type Member struct {
 
 // Facts describe what goes in and what comes out.
 type Facts struct {
-	Columns []string // names of the inputs of one row, in order
-	Classes []string // labels, in the order of the probabilities
+	Columns []string      // names of the inputs of one row, in order
+	Classes []string      // labels, in the order of the probabilities
+	Form    *dataset.Form // how a row of the table that was trained on becomes a row of inputs; nil where there was none
 }
 
 // Answer is what a version says of some rows.

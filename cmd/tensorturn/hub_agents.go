@@ -64,7 +64,7 @@ func (h *hubProcess) facts(ctx context.Context, v *inference.Version) (inference
 		return inference.Facts{}, err
 	}
 	f := set.Facts()
-	return inference.Facts{Columns: f.Columns, Classes: f.Outputs()}, nil
+	return inference.Facts{Columns: f.Columns, Classes: f.Outputs(), Form: dataset.FormOf(f, v.Spec.Data)}, nil
 }
 
 // processFacts numbers what an owner's program takes and gives: it has no names for them.

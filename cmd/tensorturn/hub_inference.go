@@ -49,7 +49,7 @@ func loadBuiltin(ctx context.Context, s inference.Source) (inference.Predictor, 
 		return nil, err
 	}
 	f := set.Facts()
-	return &builtinPredictor{t, inference.Facts{Columns: f.Columns, Classes: f.Outputs()}}, nil
+	return &builtinPredictor{t, inference.Facts{Columns: f.Columns, Classes: f.Outputs(), Form: dataset.FormOf(f, s.Spec.Data)}}, nil
 }
 
 // builtinPredictor is a trainer that only predicts.

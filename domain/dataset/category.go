@@ -24,6 +24,9 @@ const (
 // missingWord is the category of a value that is missing: that it is may tell something.
 const missingWord = "(missing)"
 
+// wordSign stands between a column's name and a word of it in the name of a feature.
+const wordSign = " = "
+
 // vocabulary numbers the words of one column by their appearance.
 type vocabulary struct {
 	index map[string]int // looked up, never ranged over
@@ -85,6 +88,18 @@ func (p *parser) assignRoles(place map[string]int) error {
 	return nil
 }
 
+// checkWordNames refuses a column that is named like a word of another one: a row of the file could not be told from its features.
+func (p *parser) checkWordNames() error {
+	for i, r := range p.roles {
+		for _, c := range p.opt.Categories {
+			if (r == roleNumber || r == roleWords) && strings.HasPrefix(p.named[i], c+wordSign) {
+				return domain.Invalid(opRead, fmt.Sprintf("the column %q is named like a word of the column %q", domain.Clip(p.named[i], 80), domain.Clip(c, 80)), "rename one of them")
+			}
+		}
+	}
+	return nil
+}
+
 // nearest is the name with the smallest edit distance.
 func nearest(wanted string, names []string) string {
 	best, distance := "", math.MaxInt
@@ -116,7 +131,7 @@ func (p *parser) spread() error {
 			order := make([]int, len(sorted))
 			for at, w := range sorted {
 				order[p.words[i].index[w]] = at
-				names = append(names, p.named[i]+" = "+w)
+				names = append(names, p.named[i]+wordSign+w)
 			}
 			columns = append(columns, column{order})
 		}
@@ -146,7 +161,10 @@ func (p *parser) spread() error {
 	if len(missing) == 0 {
 		t.Missing = nil
 	}
-	return checkNames(names)
+	if err := checkNames(names); err != nil {
+		return err
+	}
+	return p.checkWordNames()
 }
 
 // checkNames refuses names that are too long or stand twice: "a = b" may be a column of its own.

@@ -45,6 +45,7 @@ func TestWordsAreRefused(t *testing.T) {
 		"too many":      {many.String(), CSVOptions{Categories: []string{"a"}}, "line 1002, column 1 (a): more than 1000 different words"},
 		"long word":     {"a,b\n" + strings.Repeat("w", 200) + ",x\nv,y\n", CSVOptions{Categories: []string{"a"}}, "line 2, column 1 (a): the word is longer"},
 		"equal names":   {"a,a = x,b\nx,1,p\ny,2,q\n", CSVOptions{Categories: []string{"a"}}, `two columns would be named "a = x"`},
+		"like a word":   {"a,a = z,b\nx,1,p\ny,2,q\n", CSVOptions{Categories: []string{"a"}}, `the column "a = z" is named like a word of the column "a"`},
 		"missing":       {"a,b\n1,x\n,y\n", CSVOptions{}, "line 3, column 1 (a): the value is missing"},
 		"infinite":      {"a,b\n1,x\ninf,y\n", CSVOptions{FillMean: true}, `"inf" is not finite`},
 		"text to fill":  {"a,b\n1,x\ntwo,y\n", CSVOptions{FillMean: true}, `"two" is not a number`},

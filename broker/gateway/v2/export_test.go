@@ -1,10 +1,12 @@
 package v2
 
+import "tensorturn/broker/inference"
+
 // RecordNow has the minutes recorded that have passed.
 func (a *API) RecordNow() { a.usage.record(a.cfg.Now().Unix() / 60) }
 
-// Parsed reads a request of the given columns as the API does and gives what comes of it.
-func Parsed(body []byte, header int, columns int) (values []float32, outputs int, why string) {
+// Parsed reads a request of the given facts as the API does and gives what comes of it.
+func Parsed(body []byte, header int, facts inference.Facts) (values []float32, outputs int, why string) {
 	if header < 0 || header > len(body) {
 		header = len(body)
 	}
@@ -15,11 +17,11 @@ func Parsed(body []byte, header int, columns int) (values []float32, outputs int
 	if f != nil {
 		return nil, 0, f.why
 	}
-	x, rows, f := q.rows(columns, body[header:])
+	x, rows, f := q.rows(&facts, body[header:])
 	if f != nil {
 		return nil, 0, f.why
 	}
-	if rows*columns != len(x) {
+	if rows*len(facts.Columns) != len(x) {
 		panic("rows and values differ")
 	}
 	return x, len(q.outputs), ""
@@ -27,3 +29,6 @@ func Parsed(body []byte, header int, columns int) (values []float32, outputs int
 
 // Half is the value of a binary16.
 func Half(h uint16) float32 { return half(h) }
+
+// MaxTold bounds what metadata tell of columns.
+const MaxTold = maxTold

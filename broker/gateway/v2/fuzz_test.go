@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -25,7 +26,7 @@ func FuzzRequest(f *testing.F) {
 		f.Add([]byte(s), len(s)-6)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, header int) {
-		x, _, why := v2.Parsed(body, header, 3)
+		x, _, why := v2.Parsed(body, header, facts)
 		if why != "" {
 			if !utf8.ValidString(strings.ToValidUTF8(why, "")) || len(why) > 4096 {
 				t.Errorf("a refusal of %d bytes", len(why))
@@ -72,6 +73,40 @@ func flatten(v any, to []float64) []float64 {
 	return to
 }
 
+// FuzzTable: rows as they stand in a table with words and gaps, as text or as bytes. What is taken is whole rows of finite
+// features, each word exactly one 1.
+func FuzzTable(f *testing.F) {
+	object := func(datatype, how string) string {
+		return `{"inputs":[{"name":"input","shape":[2,3],"datatype":"` + datatype + `",` + how + `}]}`
+	}
+	cells := cellsOf("admin", "30", "1", "tech", "", "2")
+	text := object("BYTES", `"data":["admin",30,"1",["tech",null,2]]`)
+	f.Add([]byte(text), []byte{})
+	f.Add([]byte(object("BYTES", `"data":[["admin",30,"1"],["tech",null,2]]`)), []byte{})
+	f.Add([]byte(object("BYTES", fmt.Sprintf(`"parameters":{"binary_data_size":%d}`, len(cells)))), cells)
+	f.Add([]byte(object("FP64", `"parameters":{"binary_data_size":48}`)), make([]byte, 48))
+	f.Add([]byte(object("FP32", `"data":[1,null,2,1,2,3]`)), []byte{})
+	f.Fuzz(func(t *testing.T, object, behind []byte) {
+		x, _, why := v2.Parsed(append(object, behind...), len(object), wild)
+		if why != "" {
+			if len(why) > 4096 {
+				t.Errorf("a refusal of %d bytes", len(why))
+			}
+			return
+		}
+		if len(x) == 0 || len(x)%len(wild.Columns) != 0 || len(x) > v2.MaxRows*len(wild.Columns) {
+			t.Fatalf("%d values", len(x))
+		}
+		if strings.Contains(string(object), `"BYTES"`) {
+			for row := range slices.Chunk(x, len(wild.Columns)) {
+				if row[0]+row[1]+row[2] != 1 || row[4]+row[5] != 1 || row[3]-row[3] != 0 {
+					t.Fatalf("a row became %v", row)
+				}
+			}
+		}
+	})
+}
+
 // FuzzBinary: bytes of any datatype, with any size said.
 func FuzzBinary(f *testing.F) {
 	for _, d := range []string{"FP32", "FP64", "FP16", "BF16", "INT8", "INT64", "UINT16", "BOOL", "BYTES", ""} {
@@ -80,7 +115,7 @@ func FuzzBinary(f *testing.F) {
 	f.Fuzz(func(t *testing.T, datatype string, size int64, rows int, b []byte) {
 		name, _ := json.Marshal(datatype)
 		object := fmt.Sprintf(`{"inputs":[{"name":"input","shape":[%d,3],"datatype":%s,"parameters":{"binary_data_size":%d}}]}`, rows, name, size)
-		x, _, why := v2.Parsed(append([]byte(object), b...), len(object), 3)
+		x, _, why := v2.Parsed(append([]byte(object), b...), len(object), facts)
 		if why == "" && (len(x) != 3*rows || int64(len(b)) != size) {
 			t.Errorf("%d values of %d rows from %d bytes", len(x), rows, len(b))
 		}

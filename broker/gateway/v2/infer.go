@@ -99,7 +99,7 @@ func (a *API) ask(w http.ResponseWriter, r *http.Request, t target, buf *buffer)
 		}
 		facts = &described
 	}
-	features, _, f := q.rows(len(facts.Columns), behind)
+	features, _, f := q.rows(facts, behind)
 	if f != nil {
 		return nil, none, nil, f
 	}

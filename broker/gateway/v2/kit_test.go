@@ -17,7 +17,9 @@ import (
 	v2 "tensorturn/broker/gateway/v2"
 	"tensorturn/broker/inference"
 	"tensorturn/domain"
+	"tensorturn/domain/dataset"
 	"tensorturn/domain/pool"
+	"tensorturn/domain/run"
 	"tensorturn/projections/models"
 )
 
@@ -39,9 +41,20 @@ type world struct {
 	sick     error // of Ready and Record
 }
 
+// wild is a table with words and gaps: job, age, zip in the file.
+var wild = inference.Facts{Columns: []string{"job = (missing)", "job = admin", "job = tech", "age", "zip = 1", "zip = 2"}, Classes: facts.Classes, Form: wildForm(run.MissingMean)}
+
+func wildForm(missing string) *dataset.Form {
+	columns := []string{"job = (missing)", "job = admin", "job = tech", "age", "zip = 1", "zip = 2"}
+	return dataset.FormOf(dataset.Facts{Columns: columns, Mean: []float64{.2, .3, .5, 41.5, .5, .5}, Std: make([]float64, 6)},
+		run.Data{Categories: []string{"job", "zip"}, Missing: missing})
+}
+
 // rule is a model of three features and four classes.
 type rule struct {
 	mu      sync.Mutex
+	facts   inference.Facts
+	last    []float32 // what it was asked last
 	ensbl   bool
 	err     error
 	panics  bool
@@ -56,7 +69,7 @@ var facts = inference.Facts{Columns: []string{"a", "b", "c"}, Classes: []string{
 func (m *rule) Describe(context.Context, *inference.Version) (inference.Facts, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return facts, m.err
+	return m.facts, m.err
 }
 
 func (m *rule) Check(context.Context, *inference.Version) error { return nil }
@@ -64,7 +77,9 @@ func (m *rule) Check(context.Context, *inference.Version) error { return nil }
 func (m *rule) Predict(_ context.Context, _ *inference.Version, x []float32) (inference.Answer, error) {
 	m.mu.Lock()
 	m.asked++
-	m.rows += len(x) / 3
+	width := len(m.facts.Columns)
+	m.rows += len(x) / width
+	m.last = x
 	err, panics, release := m.err, m.panics, m.release
 	m.mu.Unlock()
 	if release != nil {
@@ -77,10 +92,10 @@ func (m *rule) Predict(_ context.Context, _ *inference.Version, x []float32) (in
 	if err != nil {
 		return inference.Answer{}, err
 	}
-	n := len(x) / 3
-	a := inference.Answer{Facts: facts, Probabilities: make([]float32, 4*n), Class: make([]int, n)}
+	n := len(x) / width
+	a := inference.Answer{Facts: m.facts, Probabilities: make([]float32, 4*n), Class: make([]int, n)}
 	for i := range n {
-		c := int(x[3*i]) % 4
+		c := int(x[width*i]) % 4
 		a.Class[i] = c
 		for k := range 4 {
 			a.Probabilities[4*i+k] = 1e-7
@@ -106,7 +121,7 @@ const (
 )
 
 func newWorld(t testing.TB, tune ...func(*v2.Config)) *world {
-	w := &world{t: t, backend: &rule{}, now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), auth: map[string]int{}, inferred: map[string]int{}}
+	w := &world{t: t, backend: &rule{facts: facts}, now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC), auth: map[string]int{}, inferred: map[string]int{}}
 	version := func(n int) models.Version {
 		return models.Version{Version: n, Run: "r-1", Kind: "mlp", Where: pool.WhereHub}
 	}

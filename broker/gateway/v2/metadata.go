@@ -2,10 +2,12 @@ package v2
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 
 	"tensorturn/broker/inference"
+	"tensorturn/domain/dataset"
 )
 
 // The names of tensors: one in, two out.
@@ -62,9 +64,60 @@ type modelMetadata struct {
 }
 
 type tensorMetadata struct {
-	Name     string `json:"name"`
-	Datatype string `json:"datatype"`
-	Shape    []int  `json:"shape"`
+	Name       string          `json:"name"`
+	Datatype   string          `json:"datatype"`
+	Shape      []int           `json:"shape"`
+	Parameters *inputParameter `json:"parameters,omitempty"`
+}
+
+// inputParameter tells how rows as they stand in the table come, beside the features of the shape.
+type inputParameter struct {
+	Rows    string           `json:"rows"` // their shape and what they come as, for people
+	Missing string           `json:"missing"`
+	Columns []columnMetadata `json:"columns"`
+	Left    int              `json:"columns_left_out,omitempty"`
+}
+
+// columnMetadata is one column of the table.
+type columnMetadata struct {
+	Name       string   `json:"name"`
+	Kind       string   `json:"kind"` // number or category
+	Categories []string `json:"categories,omitempty"`
+	Left       int      `json:"categories_left_out,omitempty"`
+}
+
+// maxTold bounds the names and words of a model's metadata, in bytes: 64 columns of 64 words of 16 bytes.
+const maxTold = 64 << 10
+
+// describeForm names the columns of the table until maxTold, and says how many are left out.
+func describeForm(f *dataset.Form) *inputParameter {
+	if f == nil {
+		return nil
+	}
+	p := &inputParameter{Rows: fmt.Sprintf("[-1,%d] of BYTES, or of numbers where all are", len(f.Columns)), Missing: "refused", Columns: []columnMetadata{}}
+	if f.Fills {
+		p.Missing = "filled"
+	}
+	room := maxTold
+	for i, c := range f.Columns {
+		if room -= len(c.Name); room < 0 {
+			p.Left = len(f.Columns) - i
+			break
+		}
+		m := columnMetadata{Name: c.Name, Kind: "number"}
+		if c.Words != nil {
+			m.Kind = "category"
+		}
+		for k, word := range c.Words {
+			if room -= len(word); room < 0 {
+				m.Left = len(c.Words) - k
+				break
+			}
+			m.Categories = append(m.Categories, word)
+		}
+		p.Columns = append(p.Columns, m)
+	}
+	return p
 }
 
 func (a *API) metadata(w http.ResponseWriter, r *http.Request, name, version string) {
@@ -78,8 +131,8 @@ func (a *API) metadata(w http.ResponseWriter, r *http.Request, name, version str
 		return
 	}
 	m := modelMetadata{Name: name, Platform: "tensorturn_" + t.version.Kind,
-		Inputs:  []tensorMetadata{{inputName, "FP32", []int{-1, len(f.Columns)}}},
-		Outputs: []tensorMetadata{{probsName, "FP32", []int{-1, len(f.Classes)}}, {labelName, "BYTES", []int{-1}}}}
+		Inputs:  []tensorMetadata{{inputName, "FP32", []int{-1, len(f.Columns)}, describeForm(f.Form)}},
+		Outputs: []tensorMetadata{{probsName, "FP32", []int{-1, len(f.Classes)}, nil}, {labelName, textType, []int{-1}, nil}}}
 	for _, v := range t.model.Versions {
 		m.Versions = append(m.Versions, strconv.Itoa(v.Version))
 	}

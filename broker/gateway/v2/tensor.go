@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 
+	"tensorturn/broker/inference"
 	"tensorturn/domain"
 )
 
@@ -104,7 +105,7 @@ func half(h uint16) float32 {
 
 // rows gives the features of the one input as [rows, columns], and how many rows there are. behind is what follows the
 // JSON object: exactly the bytes of the inputs that come so.
-func (q *request) rows(columns int, behind []byte) ([]float32, int, *fail) {
+func (q *request) rows(facts *inference.Facts, behind []byte) ([]float32, int, *fail) {
 	if len(q.inputs) != 1 || q.inputs[0].name != inputName {
 		return nil, 0, invalid(fmt.Sprintf("the model has one input, %q; %s", inputName, named(q.inputs)))
 	}
@@ -113,26 +114,33 @@ func (q *request) rows(columns int, behind []byte) ([]float32, int, *fail) {
 	if int64(len(behind)) != want {
 		return nil, 0, invalid(fmt.Sprintf("%d bytes follow the JSON object, its inputs say %d", len(behind), want))
 	}
+	if in.asTable(facts) {
+		return in.tableRows(facts, behind)
+	}
 	t, ok := types[in.datatype]
 	if !ok {
 		why := "is none of the protocol's datatypes"
-		if in.datatype == "BYTES" {
+		if in.datatype == textType {
 			why = "does not hold numbers: the model takes them"
 		}
 		return nil, 0, invalid(fmt.Sprintf("input %q: %q %s", in.name, domain.Clip(in.datatype, 20), why))
 	}
-	n, f := in.count(columns)
+	n, f := in.count(facts, len(facts.Columns))
 	if f != nil {
 		return nil, 0, f
 	}
-	if f := in.holds(t, n*columns, behind); f != nil {
+	if f := in.holds(t, n*len(facts.Columns), behind); f != nil {
 		return nil, 0, f
 	}
-	out := make([]float32, n*columns)
+	out := make([]float32, n*len(facts.Columns))
+	gaps := facts.Form != nil && facts.Form.Fills
 	if in.size >= 0 {
 		f = in.fromBytes(t, behind, out)
 	} else {
-		f = in.fromText(t, out)
+		f = in.fromText(t, out, gaps)
+	}
+	if f == nil && gaps {
+		facts.Form.Fill(out)
 	}
 	return out, n, f
 }
@@ -158,11 +166,11 @@ func named(ins []input) string {
 	return fmt.Sprintf("the request has %d", len(ins))
 }
 
-// count gives the rows that a shape says: [rows, columns], or [columns] for one.
-func (in *input) count(columns int) (int, *fail) {
+// count gives the rows that a shape says: [rows, columns], or [columns] for one. columns is the width in which they come.
+func (in *input) count(facts *inference.Facts, columns int) (int, *fail) {
 	shape := in.shape[:in.dims]
 	wrong := func() (int, *fail) {
-		return 0, invalid(fmt.Sprintf("input %q has shape %v, the model takes [-1 %d]", in.name, shape, columns))
+		return 0, invalid(fmt.Sprintf("input %q has shape %v, the model takes %s", in.name, shape, taken(facts, in.datatype)))
 	}
 	rows := int64(1)
 	switch len(shape) {
@@ -175,8 +183,9 @@ func (in *input) count(columns int) (int, *fail) {
 	if shape[len(shape)-1] != int64(columns) || rows < 1 {
 		return wrong()
 	}
-	if rows > MaxRows || rows*int64(columns) > MaxValues {
-		return 0, &fail{code: 413, why: fmt.Sprintf("input %q has %d rows, at most %d go into one request", in.name, rows, min(MaxRows, MaxValues/int64(columns)))}
+	wide := int64(len(facts.Columns))
+	if rows > MaxRows || rows*wide > MaxValues {
+		return 0, &fail{code: 413, why: fmt.Sprintf("input %q has %d rows, at most %d go into one request", in.name, rows, min(MaxRows, MaxValues/wide))}
 	}
 	return int(rows), nil
 }
@@ -197,98 +206,4 @@ func (in *input) inexact(i int) *fail {
 		return invalid(fmt.Sprintf("input %q: value %d is no BOOL", in.name, i))
 	}
 	return invalid(fmt.Sprintf("input %q: value %d is no %s that FP32 can hold", in.name, i, in.datatype))
-}
-
-// fromText reads data that stands in the JSON: flat, or nested as the shape says.
-func (in *input) fromText(t datatype, out []float32) *fail {
-	r := textReader{scanner: scanner{b: in.data}, in: in, t: t, out: out}
-	probe := scanner{b: in.data, at: 1}
-	level := in.dims - 1
-	if in.dims > 1 && probe.peek() == '[' {
-		level, r.nested = 0, true
-	}
-	if f := r.read(level); f != nil {
-		return f
-	}
-	if r.n != len(out) {
-		return invalid(fmt.Sprintf("input %q has %d values, its shape %v says %d", in.name, r.n, in.shape[:in.dims], len(out)))
-	}
-	return nil
-}
-
-// textReader fills out from nested lists.
-type textReader struct {
-	scanner
-	in  *input
-	t   datatype
-	out []float32
-	n   int
-
-	nested bool
-}
-
-// read reads one list whose elements are lists until the innermost level.
-func (r *textReader) read(level int) *fail {
-	inner := level == r.in.dims-1
-	r.at++ // the list's beginning was seen when it was skipped over
-	n := r.n
-	for i := 0; ; i++ {
-		if i == 0 && r.take(']') {
-			break
-		}
-		var f *fail
-		switch {
-		case inner:
-			f = r.value()
-		case r.peek() != '[':
-			f = r.misshapen()
-		default:
-			f = r.read(level + 1)
-		}
-		if f != nil {
-			return f
-		}
-		if r.take(']') {
-			break
-		}
-		if f := r.expect(','); f != nil {
-			return f
-		}
-	}
-	if r.nested && inner && int64(r.n-n) != r.in.shape[level] {
-		return r.misshapen()
-	}
-	return nil
-}
-
-func (r *textReader) misshapen() *fail {
-	return invalid(fmt.Sprintf("input %q: its data are nested otherwise than its shape %v says", r.in.name, r.in.shape[:r.in.dims]))
-}
-
-func (r *textReader) value() *fail {
-	if r.n == len(r.out) {
-		return invalid(fmt.Sprintf("input %q has more than the %d values of its shape %v", r.in.name, len(r.out), r.in.shape[:r.in.dims]))
-	}
-	if r.t.text == nil { // BOOL
-		b, f := r.boolean()
-		if f != nil {
-			return invalid(fmt.Sprintf("input %q: value %d is no BOOL", r.in.name, r.n))
-		}
-		if b {
-			r.out[r.n] = 1
-		}
-		r.n++
-		return nil
-	}
-	text, whole, f := r.number()
-	if f != nil {
-		return invalid(fmt.Sprintf("input %q: value %d is no number", r.in.name, r.n))
-	}
-	v, ok := r.t.text(text, whole)
-	if !ok {
-		return r.in.inexact(r.n)
-	}
-	r.out[r.n] = v
-	r.n++
-	return nil
 }
