@@ -120,8 +120,34 @@ type config struct {
 	Embedding int      `json:"embedding,omitempty"`
 	Blocks    int      `json:"blocks,omitempty"`
 	Heads     int      `json:"heads,omitempty"`
+	// Rows is how a row as it stands in the table becomes one of columns, where it is not one already.
+	Rows []rowColumn `json:"rows,omitempty"`
 	// Of a regression: what the network gives, times std, plus mean, is the number.
 	Target *target `json:"target,omitempty"`
+}
+
+// rowColumn is a column of the table. Of a word the feature first + its place in categories is 1, the others of the column are 0.
+type rowColumn struct {
+	Name       string   `json:"name"`
+	First      int      `json:"first"` // its first place in columns
+	Categories []string `json:"categories,omitempty"`
+	Fill       *float64 `json:"fill,omitempty"` // stands for a missing number; without it there may be none
+}
+
+// rowsOf tells the form of a table with words or gaps.
+func rowsOf(f *dataset.Form) []rowColumn {
+	if f == nil || !f.Spread() && !f.Fills {
+		return nil
+	}
+	var out []rowColumn
+	for _, c := range f.Columns {
+		r := rowColumn{Name: c.Name, First: c.At, Categories: c.Words}
+		if f.Fills && c.Words == nil {
+			r.Fill = &c.Mean
+		}
+		out = append(out, r)
+	}
+	return out
 }
 
 type target struct {
@@ -177,7 +203,8 @@ func configOf(s run.Spec, f dataset.Facts) config {
 	m := s.Model
 	c := config{ModelType: "tensorturn-" + m.Kind, Features: f.Features(), Hidden: m.Hidden,
 		Activation: "relu", Classes: f.Classes, Columns: f.Columns, Mean: f.Mean, Std: f.Std, TensorOrder: "torch.nn.Sequential(Linear, ReLU, ..., Linear)",
-		Layers: m.Layers, Shape: f.Shape, Context: m.Context, Embedding: m.Embedding, Blocks: m.Blocks, Heads: m.Heads}
+		Layers: m.Layers, Shape: f.Shape, Context: m.Context, Embedding: m.Embedding, Blocks: m.Blocks, Heads: m.Heads,
+		Rows: rowsOf(dataset.FormOf(f, s.Data))}
 	if f.Predicts > 0 || len(m.Layers) > 0 {
 		c.TensorOrder = "places in torch.nn.Sequential"
 	}

@@ -4,6 +4,7 @@
 // ParseCSV reads a comma-separated file, plain or gzip, and refuses what it cannot understand by line and column. Pack
 // splits the rows into a training and a held-out part, standardises them by statistics of the training part, and writes
 // one blob with everything in it. Open reads the blob's header, Set.Rows and Set.Heldout read rows.
+// FormOf says how one more row of the file becomes such a row.
 //
 // It decides no order of training (domain/permute and domain/run do) and knows nothing of models. The CLI packs at
 // submit; agent/trainer/builtin reads.

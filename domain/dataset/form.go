@@ -25,9 +25,9 @@ type Form struct {
 type FileColumn struct {
 	Name  string
 	Words []string // of a column of categories, in the order of their features; nil for a column of numbers
+	At    int      // its first feature
+	Mean  float64  // of a column of numbers in the training part, which is what its gaps were filled with
 
-	at    int            // its first feature
-	mean  float64        // of the training part, which is what its gaps were filled with
 	place map[string]int // of Words; looked up, never ranged over
 }
 
@@ -41,11 +41,11 @@ func FormOf(f Facts, d run.Data) *Form {
 	for at := 0; at < len(f.Columns); {
 		i := wordsOf(f.Columns[at], left)
 		if i < 0 {
-			form.Columns = append(form.Columns, FileColumn{Name: f.Columns[at], at: at, mean: f.Mean[at]})
+			form.Columns = append(form.Columns, FileColumn{Name: f.Columns[at], At: at, Mean: f.Mean[at]})
 			at++
 			continue
 		}
-		c := FileColumn{Name: left[i], at: at, place: map[string]int{}}
+		c := FileColumn{Name: left[i], At: at, place: map[string]int{}}
 		for ; at < len(f.Columns); at++ {
 			word, ok := strings.CutPrefix(f.Columns[at], c.Name+wordSign)
 			if !ok {
@@ -93,11 +93,11 @@ func (f *Form) Set(row []float32, column int, text string) error {
 	v, kind := number(text)
 	switch {
 	case kind == isValue:
-		row[c.at] = float32(v)
+		row[c.At] = float32(v)
 		return nil
 	case kind == isMissing, kind == isNotFinite && isNaN(text):
 		if f.Fills {
-			row[c.at] = float32(c.mean)
+			row[c.At] = float32(c.Mean)
 			return nil
 		}
 		return fmt.Errorf("column %q: %s, and the run was trained without data.missing", domain.Clip(c.Name, 80), kind.why(text))
@@ -113,7 +113,7 @@ func (c *FileColumn) setWord(row []float32, text string) error {
 			s = missingWord
 		}
 		if i, ok := c.place[s]; ok {
-			row[c.at+i] = 1
+			row[c.At+i] = 1
 			return nil
 		}
 	}
@@ -155,8 +155,8 @@ func (f *Form) Fill(features []float32) {
 	for from := 0; from < len(features); from += f.features {
 		for i := range f.Columns {
 			c := &f.Columns[i]
-			if v := &features[from+c.at]; c.Words == nil && *v != *v {
-				*v = float32(c.mean)
+			if v := &features[from+c.At]; c.Words == nil && *v != *v {
+				*v = float32(c.Mean)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 // Package v2 serves deployed models by the Open Inference Protocol V2 (kserve/open-inference-protocol, REST) with the
 // binary tensor extension (triton-inference-server, docs/protocol/extension_binary_data.md): clients that exist work
-// unmodified. Details of ensembles go into parameters, never into new fields.
+// unmodified. Details of ensembles and the columns of tables go into parameters, never into new fields.
 //
 // It says who may ask, how much and how often, reads what came and writes what is answered; the answers are
 // broker/inference's. It holds no key and no model. broker/gateway mounts it under /v2. Every refusal has the body
