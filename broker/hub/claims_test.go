@@ -2,9 +2,11 @@ package hub
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -95,5 +97,100 @@ func TestProvenClaimsAreBounded(t *testing.T) {
 	}
 	if len(c.proven) > maxProven {
 		t.Errorf("%d are remembered, at most %d", len(c.proven), maxProven)
+	}
+}
+
+// The store is asked for what a lease makes a fact of, and for nothing else: a machine without one costs nobody a look, and hears
+// that it may forget its result.
+func TestClaimsWithoutALeaseAreNotLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		var looked []domain.Digest
+		r.s.stored = func(_ context.Context, d domain.Digest) (bool, error) {
+			looked = append(looked, d)
+			return true, nil
+		}
+		r.start()
+		defer r.s.Stop()
+		r.found("a")
+		a := newFakeAgent("a", 1, 10)
+		idle := a.request()
+		idle.Slots[0].Run, idle.Slots[0].Epoch = "r-old", 3
+		idle.Slots[0].Init = &wire.Init{Base: digest("phantom"), Layout: digest("layout")}
+		idle.Slots[0].Member = &wire.Member{Checkpoint: &wire.Checkpoint{Blob: digest("ghost")}, Trained: &wire.TrainedMember{Weights: digest("ghost"), Layout: digest("layout")}}
+		reply := r.request("Aa", idle)
+		if len(looked) > 0 || !reply.Slots[0].Done {
+			t.Errorf("without a lease: looked at %v, done %v", looked, reply.Slots[0].Done)
+		}
+		r.submit("r-1")
+		for len(looked) == 0 {
+			time.Sleep(time.Second) // of the bubble
+			a.work(1)
+			a.hear(r.request("Aa", a.request()))
+			synctest.Wait()
+		}
+		if s := r.state("r-1"); s.Base == "" || looked[0] != s.Base {
+			t.Errorf("with a lease: looked at %v, the base is %q", looked, s.Base)
+		}
+	})
+}
+
+// state reads a run.
+func (r *rig) state(id string) (s *run.State) {
+	r.t.Helper()
+	r.must(r.s.Read(r.t.Context(), func(c *Core) { s = c.Run(domain.RunID(id)) }))
+	return s
+}
+
+// One report holds the store for a few looks, whatever it claims; the rest comes with the next ones, where what was not there is not
+// looked for again so soon. What another machine claims is its own.
+func TestAReportHasAFewLooks(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	s := NewService(ServiceConfig{Blobs: memory.NewBlobs(time.Now, nil), Logger: zerolog.New(io.Discard), Now: func() time.Time { return now }})
+	const last = domain.MaxSlotsPerMachine - 1
+	looks := 0
+	s.stored = func(_ context.Context, d domain.Digest) (bool, error) {
+		looks++
+		return d == digest("base", last), nil
+	}
+	report := func(m domain.MachineID) *wire.SyncRequest {
+		in := &incoming{machine: m}
+		for i := range domain.MaxSlotsPerMachine {
+			in.request.Slots = append(in.request.Slots, wire.SlotReport{Index: i, Init: &wire.Init{Base: digest("base", i)}})
+		}
+		looks = 0
+		if err := s.prove(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		return &in.request
+	}
+	for n := range domain.MaxSlotsPerMachine / maxLooks {
+		r := report("m")
+		if looks != maxLooks || r.Slots[0].Init != nil {
+			t.Fatalf("report %d: %d looks, the first claim stands: %v", n, looks, r.Slots[0].Init != nil)
+		}
+		if n == domain.MaxSlotsPerMachine/maxLooks-1 && r.Slots[last].Init == nil {
+			t.Error("the last claim, which is true, was not reached")
+		}
+	}
+	if r := report("m"); looks != 0 || r.Slots[last].Init == nil {
+		t.Errorf("all is known: %d looks", looks)
+	}
+	if report("n"); looks != maxLooks {
+		t.Errorf("another machine's report: %d looks", looks)
+	}
+	now = now.Add(absentFor)
+	if report("m"); looks != maxLooks {
+		t.Errorf("after a while: %d looks", looks)
+	}
+}
+
+func TestAbsentClaimsAreBounded(t *testing.T) {
+	c := newClaims()
+	for i := range maxAbsent + 1 {
+		c.miss(claim{"m", digest("blob", i)}, time.Unix(1e9, 0))
+	}
+	if len(c.absent) > maxAbsent {
+		t.Errorf("%d are remembered, at most %d", len(c.absent), maxAbsent)
 	}
 }

@@ -82,8 +82,24 @@ func (s *Service) enter(in *incoming) {
 	s.work(in)
 }
 
-// work gives the request to the loop, by way of the store when it claims what is not known to be stored.
+// work gives the request to the loop, by way of the store when it claims what is not known to be stored. Which claims matter only
+// the loop can say.
 func (s *Service) work(in *incoming) {
+	if s.claims.known(&in.request) {
+		s.submit(in)
+		return
+	}
+	err := s.put(task{read: func(c *Core) {
+		c.fold.strip(in.machine, &in.request)
+		s.askStore(in)
+	}})
+	if err != nil {
+		s.refuse(in, err)
+	}
+}
+
+// askStore has the store asked about the claims of a request that are not known yet.
+func (s *Service) askStore(in *incoming) {
 	if s.claims.known(&in.request) {
 		s.submit(in)
 		return
@@ -91,16 +107,20 @@ func (s *Service) work(in *incoming) {
 	select {
 	case s.claims.waiting <- in:
 	default:
-		s.sendReply(in.reply, errorReply(s.cfg.Core.Timing, s.now(), domain.Unavailable("sync", "too many reports wait for the store", "try again", nil)))
-		s.leave(in.machine)
+		s.refuse(in, domain.Unavailable("sync", "too many reports wait for the store", "try again", nil))
 	}
+}
+
+// refuse answers a request that is not heard.
+func (s *Service) refuse(in *incoming, err error) {
+	s.sendReply(in.reply, errorReply(s.cfg.Core.Timing, s.now(), err))
+	s.leave(in.machine)
 }
 
 func (s *Service) submit(in *incoming) {
 	err := s.put(task{in: Sync{Machine: in.machine, Request: in.request}, answer: func(a Answer) { s.answered(in, a) }})
 	if err != nil {
-		s.sendReply(in.reply, errorReply(s.cfg.Core.Timing, s.now(), err))
-		s.leave(in.machine)
+		s.refuse(in, err)
 	}
 }
 

@@ -43,7 +43,7 @@ func (b *batch) report(m domain.MachineID, r wire.SlotReport) {
 		if err == nil && l.Unit == run.UnitTrain {
 			b.late(slot, r) // what was trained before the trainer failed lies in snapshots of the agent
 		}
-	case l.Unit == run.UnitInit && r.Init != nil:
+	case l.Unit == run.UnitInit && r.Init != nil && r.Init.Base != "":
 		_, err := b.run(s.ID, run.Initialise{Slot: slot, Epoch: r.Epoch, Base: r.Init.Base, Layout: r.Init.Layout, Params: r.Init.Params, Take: b.possible(m, r.Index, r.Init.Take)})
 		b.refused(err)
 	case l.Unit == run.UnitEvaluate && r.Eval != nil:
