@@ -34,7 +34,7 @@ type Kept struct {
 func FoundWork(w cache.Work, boundaries []int) Kept {
 	k := Kept{Run: w.Run, Epoch: w.Epoch, Round: w.Round, Number: w.Number, Boundaries: boundaries}
 	for _, l := range w.Lines[:min(len(w.Lines), wire.MaxSlotChunks)] {
-		k.Trained = append(k.Trained, wire.TrainedChunk{Chunk: *l.Chunk, Steps: max(0, l.Steps), Seconds: positive(l.Seconds), Loss: l.Loss})
+		k.Trained = append(k.Trained, wire.TrainedChunk{Chunk: *l.Chunk, Steps: max(0, l.Steps), Seconds: chunkTime(l.Seconds), Loss: l.Loss})
 	}
 	return k
 }

@@ -45,7 +45,7 @@ func (w *worker) train(e Train) (Input, error) {
 // note writes beside the snapshot what it holds, so that the machine's next process can turn it in. Without the note a killed
 // process costs its trained chunks, no more: a failure is no reason to stop.
 func (w *worker) note(e Train, done trainer.Result, seconds float64) {
-	if !finite(done.Loss) {
+	if !run.IsLoss(done.Loss) {
 		return // the chunk will be refused
 	}
 	w.noted = e.Epoch

@@ -8,6 +8,7 @@ import (
 	"tensorturn/broker/wire"
 	"tensorturn/domain"
 	"tensorturn/domain/redact"
+	"tensorturn/domain/run"
 )
 
 // lostSnapshotAfter is how often a delta may fail to be made from the disk before its chunks are trained again.
@@ -104,7 +105,7 @@ func (c *Core) stepped(in Stepped) {
 	if l.op == opTrain {
 		l.partial.samples += in.Samples
 		l.partial.seconds += in.Seconds
-		if finite(in.Loss) {
+		if run.IsLoss(in.Loss) {
 			loss := in.Loss
 			s.loss = &loss
 		}
@@ -119,7 +120,7 @@ func (c *Core) chunkTrained(in ChunkTrained) {
 	if s == nil {
 		return
 	}
-	if !finite(in.Loss) {
+	if !run.IsLoss(in.Loss) {
 		l.spoiled = true // the weights diverged before it showed
 		c.fail(l, fmt.Sprintf("the loss of chunk %d is not finite", in.Chunk))
 		return
@@ -130,7 +131,7 @@ func (c *Core) chunkTrained(in ChunkTrained) {
 		s.measured(in)
 		return // the hub hears of it at its interval: nobody waits for a chunk of a member
 	}
-	l.trained = append(l.trained, wire.TrainedChunk{Chunk: in.Chunk, Steps: max(0, in.Steps), Seconds: positive(in.Seconds), Loss: in.Loss})
+	l.trained = append(l.trained, wire.TrainedChunk{Chunk: in.Chunk, Steps: max(0, in.Steps), Seconds: chunkTime(in.Seconds), Loss: in.Loss})
 	l.floor = max(l.floor, len(l.trained))
 	l.keep(len(l.trained))
 	s.measured(in)
@@ -172,7 +173,7 @@ func (c *Core) evaluated(in Evaluated) {
 	if s == nil {
 		return
 	}
-	if !finite(in.Accuracy) || !finite(in.Loss) || in.R2 != nil && !finite(*in.R2) || in.MAE != nil && !finite(*in.MAE) {
+	if !finite(in.Accuracy) || !run.IsLoss(in.Loss) || in.R2 != nil && !run.IsLoss(*in.R2) || in.MAE != nil && !run.IsLoss(*in.MAE) {
 		c.fail(l, "the evaluation is not finite")
 		return
 	}
@@ -237,3 +238,6 @@ func positive(x float64) float64 {
 	}
 	return x
 }
+
+// chunkTime is x as the hub takes it. A machine may have slept for a weekend over a chunk: that is no reason not to be heard.
+func chunkTime(x float64) float64 { return min(positive(x), run.MaxChunkSeconds) }

@@ -47,7 +47,7 @@ func (l Line) check() (uint32, error) {
 func (l Line) sound() bool {
 	sum, err := l.check()
 	chunk := l.Chunk == nil || *l.Chunk >= 0 && *l.Chunk < run.MaxChunks
-	return err == nil && sum == l.Check && domain.ValidID(string(l.Run)) && chunk && l.Boundary >= 1 && l.Boundary <= maxWorkLines && l.Round >= 0 && l.Number >= 0
+	return err == nil && sum == l.Check && domain.ValidID(string(l.Run)) && chunk && run.IsLoss(l.Loss) && l.Boundary >= 1 && l.Boundary <= maxWorkLines && l.Round >= 0 && l.Number >= 0
 }
 
 // Work is what a slot has trained for one contribution: Lines[i] is of boundary i+1 and names a chunk. The names are those

@@ -142,8 +142,8 @@ func (s *slotMemory) hear(id domain.RunID, r wire.SlotReport, now time.Time) {
 		s.began = time.Time{}
 	}
 	s.phase, s.chunks = string(r.Phase), len(r.Trained)
-	s.speed = average(s.speed, r.Speed)
-	s.upload = average(s.upload, r.Upload)
+	s.speed = average(s.speed, run.KnownSpeed(r.Speed))
+	s.upload = average(s.upload, run.KnownUpload(r.Upload))
 }
 
 // movedAt is when the holder of a lease last showed progress. A lease this process has not heard of yet counts from

@@ -57,14 +57,15 @@ func (c *checker) report(s *SlotReport) {
 	c.measure("speed", s.Speed)
 	c.measure("upload", s.Upload)
 	if s.Loss != nil {
-		c.finite("loss", *s.Loss)
+		c.loss("loss", *s.Loss)
 	}
 	c.atMost("trained chunks", len(s.Trained), MaxSlotChunks)
 	for _, t := range s.Trained {
 		c.chunk(t.Chunk)
 		c.count("steps", t.Steps)
 		c.measure("seconds", t.Seconds)
-		c.finite("loss", t.Loss)
+		c.require(run.IsChunkTime(t.Seconds), "seconds of a chunk are beyond %g", run.MaxChunkSeconds)
+		c.loss("loss", t.Loss)
 	}
 	c.offer(s.Offer)
 	c.boundaries(s.Boundaries, len(s.Trained))
@@ -85,12 +86,13 @@ func (c *checker) report(s *SlotReport) {
 	if s.Eval != nil {
 		c.count("evaluated samples", s.Eval.Samples)
 		c.measure("accuracy", s.Eval.Accuracy)
-		c.finite("evaluation loss", s.Eval.Loss)
+		c.loss("evaluation loss", s.Eval.Loss)
 		if s.Eval.R2 != nil {
-			c.finite("R²", *s.Eval.R2)
+			c.loss("R²", *s.Eval.R2)
 		}
 		if s.Eval.MAE != nil {
 			c.measure("mean absolute error", *s.Eval.MAE)
+			c.loss("mean absolute error", *s.Eval.MAE)
 		}
 	}
 }
@@ -313,6 +315,12 @@ func (c *checker) finite(what string, x float64) {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		c.require(false, "%s is not finite", what)
 	}
+}
+
+// loss is a figure of a model's quality: any number that sums of it can bear.
+func (c *checker) loss(what string, x float64) {
+	c.finite(what, x)
+	c.require(run.IsLoss(x), "%s is beyond %g", what, run.MaxLoss)
 }
 
 func (c *checker) measure(what string, x float64) {

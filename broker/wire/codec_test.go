@@ -67,7 +67,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestDecodeRequestRefuses(t *testing.T) {
-	nan := math.NaN()
+	nan, huge := math.NaN(), 1.7e308
 	cases := []struct {
 		name string
 		edit func(*SyncRequest)
@@ -81,6 +81,15 @@ func TestDecodeRequestRefuses(t *testing.T) {
 		{"run without epoch", func(r *SyncRequest) { r.Slots[0].Epoch = 0 }, "both be set"},
 		{"unknown phase", func(r *SyncRequest) { r.Slots[0].Phase = "x" }, "phase"},
 		{"negative number", func(r *SyncRequest) { r.Slots[0].Number = -1 }, "number is negative"},
+		{"a chunk of more than a day", func(r *SyncRequest) {
+			r.Slots[0].Trained[0].Seconds = math.Nextafter(run.MaxChunkSeconds, math.Inf(1))
+		}, "seconds of a chunk are beyond"},
+		{"a loss whose sums are infinite", func(r *SyncRequest) { r.Slots[0].Trained[1].Loss = -1.7e308 }, "loss is beyond"},
+		{"a running loss that is none", func(r *SyncRequest) { r.Slots[0].Loss = &huge }, "loss is beyond"},
+		{"an evaluation of no model", func(r *SyncRequest) { r.Slots[0].Eval = &Eval{Samples: 1, R2: &huge} }, "R² is beyond"},
+		{"an error of no model", func(r *SyncRequest) { r.Slots[0].Eval = &Eval{Samples: 1, MAE: &huge} }, "mean absolute error is beyond"},
+		{"a checkpoint's loss that is none", func(r *SyncRequest) { r.Slots[0].Member = &Member{Checkpoint: &Checkpoint{Loss: huge}} }, "checkpoint loss is beyond"},
+		{"watts that no machine draws", func(r *SyncRequest) { r.Beat.Vitals.GPUs[0].Joules = &huge }, "gpu reading is beyond"},
 		{"speed not a number", func(r *SyncRequest) { r.Slots[0].Speed = nan }, "speed is not finite"},
 		{"negative seconds", func(r *SyncRequest) { r.Slots[0].Trained[0].Seconds = -1 }, "seconds is negative"},
 		{"loss not a number", func(r *SyncRequest) { r.Slots[0].Loss = &nan }, "loss is not finite"},

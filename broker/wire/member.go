@@ -15,21 +15,21 @@ func (c *checker) member(m *Member) {
 	if k := m.Checkpoint; k != nil {
 		c.require(k.Chunks >= 0 && k.Chunks <= run.MaxChunks, "a checkpoint's chunks are out of range")
 		c.digest("checkpoint", k.Blob, true)
-		c.finite("checkpoint loss", k.Loss)
+		c.loss("checkpoint loss", k.Loss)
 		c.require(k.Bytes >= 0 && k.Bytes <= domain.MaxBlobBytes, "a checkpoint's size is out of range")
 	}
 	if t := m.Trained; t != nil {
 		c.digest("member weights", t.Weights, false)
 		c.digest("member layout", t.Layout, false)
 		c.require(t.Params >= 0, "member params is negative")
-		c.finite("member loss", t.Loss)
+		c.loss("member loss", t.Loss)
 	}
 	if o := m.Outputs; o != nil {
 		c.digest("member outputs", o.Blob, false)
 		c.count("rows", o.Rows)
 		c.count("classes", o.Classes)
 		c.measure("accuracy", o.Accuracy)
-		c.finite("outputs loss", o.Loss)
+		c.loss("outputs loss", o.Loss)
 	}
 }
 

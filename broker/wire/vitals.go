@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"math"
+
 	"tensorturn/domain"
 	"tensorturn/domain/machine"
 )
@@ -39,6 +41,7 @@ func (c *checker) gpu(g *machine.GPU) {
 	for _, x := range []*float64{g.Celsius, g.MemoryTemp, g.Watts, g.Joules, g.ClockMHz, g.MemClockMHz} {
 		if x != nil {
 			c.finite("gpu reading", *x)
+			c.require(math.Abs(*x) <= machine.MaxScore, "gpu reading is beyond %g", machine.MaxScore)
 		}
 	}
 }

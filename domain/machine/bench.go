@@ -20,6 +20,7 @@ const (
 	maxBenchSeconds = 24 * 3600   // beyond it an agent's clock is broken
 	maxUsual        = 4 * MaxGPUs // remembered series; the oldest go: GPUs that were sold
 	MaxScore        = 1e18        // of any figure: faster is no machine
+	MinScore        = 1.0         // of any figure: what is slower counts as not measured, since times are reckoned by dividing by it
 )
 
 // Figure names what a benchmark measures.
@@ -164,8 +165,9 @@ func decideRecordBench(s *State, c RecordBench) ([]event.Data, error) {
 	if why := c.Score.wrong(); why != "" {
 		return nil, domain.Invalid("record benchmark of machine "+string(s.ID), why, "update the agent")
 	}
-	short := s.shortfalls(c.Score)
-	out := []event.Data{&Benchmarked{Number: c.Number, Reason: reason(s.AskedFor, "the machine joined"), Score: c.Score, Short: short}}
+	score := c.Score.known()
+	short := s.shortfalls(score)
+	out := []event.Data{&Benchmarked{Number: c.Number, Reason: reason(s.AskedFor, "the machine joined"), Score: score, Short: short}}
 	switch {
 	case len(short) > 0 && !sameFigures(short, s.Slow):
 		out = append(out, &BecameSlow{Short: short})
@@ -189,6 +191,21 @@ func (c Score) wrong() string {
 		}
 	}
 	return ""
+}
+
+// known is the score without the figures that no machine can have: logs from before they were judged may hold some.
+func (c Score) known() Score {
+	c.Devices = slices.Clone(c.Devices)
+	figures := []*float64{&c.Disk, &c.Up, &c.Down}
+	for i := range c.Devices {
+		figures = append(figures, &c.Devices[i].Flops, &c.Devices[i].Memory)
+	}
+	for _, f := range figures {
+		if !(*f >= MinScore && *f <= MaxScore) {
+			*f = 0
+		}
+	}
+	return c
 }
 
 // figures lists what can be compared with earlier benchmarks, unmeasured ones as 0.
@@ -231,14 +248,14 @@ func sameFigures(a, b []Shortfall) bool {
 
 // evolveBench makes new lists: a copy of the state keeps its own.
 func (s *State) evolveBench(d *Benchmarked, at time.Time) {
-	s.Bench = &Bench{Number: d.Number, Reason: d.Reason, At: at, Score: d.Score}
+	s.Bench = &Bench{Number: d.Number, Reason: d.Reason, At: at, Score: d.Score.known()}
 	old := s.Usual
 	if s.AskedAnew {
 		old, s.Slow = nil, nil
 	}
 	s.AskedAnew = false
 	next := slices.Clone(old)
-	for _, f := range d.Score.figures() {
+	for _, f := range s.Bench.figures() {
 		slow := slices.ContainsFunc(d.Short, func(k Shortfall) bool { return k.Device == f.Device && k.Figure == f.Figure })
 		if f.Value == 0 || slow {
 			continue

@@ -63,6 +63,7 @@ func newBoard(s *Snapshot, r *run.State, free []bool) *board {
 		b.pool = r.Open.Pool
 	}
 	for i, sl := range s.Slots {
+		sl.Speed, sl.Upload = run.KnownSpeed(sl.Speed), run.KnownUpload(sl.Upload)
 		b.workers = append(b.workers, worker{Slot: sl, index: i, free: free[i]})
 	}
 	b.addStrangers()
@@ -98,7 +99,7 @@ func (b *board) draw(w *worker) {
 	l := b.r.Leases[w.ID]
 	w.mine = l != nil
 	if w.Upload == 0 && w.Link > 0 { // until it has sent one
-		w.Upload = float64(b.r.Params) * merge.BitsPerValue(merge.Codec(b.r.Spec.Codec)) / 8 / w.Link
+		w.Upload = min(float64(b.r.Params)*merge.BitsPerValue(merge.Codec(b.r.Spec.Codec))/8/w.Link, run.MaxUpload)
 	}
 	w.free = w.free && l == nil && w.unfit == ""
 	if l != nil && l.Unit == run.UnitMember {

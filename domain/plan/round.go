@@ -55,7 +55,7 @@ func (b *board) opening() bool {
 	}
 	var expected float64
 	if b.known {
-		expected = float64(b.roundChunks())*b.chunk()/speed + upload
+		expected = min(float64(b.roundChunks())*b.chunk()/speed+upload, run.MaxExpected)
 	}
 	b.do(run.OpenRound{Expected: expected})
 	return true

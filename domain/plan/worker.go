@@ -58,13 +58,13 @@ func (b *board) reckon() {
 		case w.Speed > 0:
 			w.speed = w.Speed
 		case b.known && w.power > 0 && power > 0:
-			w.speed = w.power * (rated / power)
+			w.speed = min(max(w.power*(rated/power), run.MinSpeed), run.MaxSpeed)
 		case b.known:
 			w.speed = sum / float64(n)
 		default:
 			w.speed, w.Busy, w.Shown = 1, 0, 0 // seconds mean nothing where times are in samples
 			if b.rated && w.power > 0 {
-				w.speed = w.power * (float64(benched) / all)
+				w.speed = max(w.power*(float64(benched)/all), run.MinSpeed)
 			}
 			continue
 		}

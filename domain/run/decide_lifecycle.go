@@ -66,7 +66,7 @@ func decideInitialise(s *State, c Initialise) ([]event.Data, error) {
 			return nil, invalid(c, "%q is not a digest", domain.Clip(string(d), 80))
 		}
 	}
-	if c.Params < 1 {
+	if c.Params < 1 || c.Params > MaxParams {
 		return nil, invalid(c, "%d parameters cannot be trained", c.Params)
 	}
 	return []event.Data{
@@ -110,12 +110,12 @@ func (c RecordEvaluation) noMeasurement() string {
 		}
 	}
 	see(c.Accuracy >= 0 && c.Accuracy <= 1, "accuracy", c.Accuracy)
-	see(finite(c.Loss), "loss", c.Loss)
+	see(IsLoss(c.Loss), "loss", c.Loss)
 	if c.R2 != nil {
-		see(finite(*c.R2), "R²", *c.R2)
+		see(IsLoss(*c.R2), "R²", *c.R2)
 	}
 	if c.MAE != nil {
-		see(finite(*c.MAE) && *c.MAE >= 0, "mean absolute error", *c.MAE)
+		see(IsLoss(*c.MAE) && *c.MAE >= 0, "mean absolute error", *c.MAE)
 	}
 	switch {
 	case len(out) > 0:

@@ -95,7 +95,7 @@ func decideCheckpoint(s *State, c RecordCheckpoint) ([]event.Data, error) {
 		if err := checkDigests(c, c.Blob); err != nil {
 			return nil, err
 		}
-		if !finite(c.Loss) {
+		if !IsLoss(c.Loss) {
 			return nil, invalid(c, "a loss of %v", c.Loss)
 		}
 		if c.Bytes < 0 || c.Bytes > domain.MaxBlobBytes {
@@ -122,7 +122,7 @@ func decideMember(s *State, c RecordMember) ([]event.Data, error) {
 	if err := checkDigests(c, c.Weights, c.Layout); err != nil {
 		return nil, err
 	}
-	if c.Params < 1 || !finite(c.Loss) {
+	if c.Params < 1 || c.Params > MaxParams || !IsLoss(c.Loss) {
 		return nil, invalid(c, "%d parameters, loss %v", c.Params, c.Loss)
 	}
 	spec := s.MemberSpec(m.Number)
@@ -145,7 +145,7 @@ func decideOutputs(s *State, c RecordOutputs) ([]event.Data, error) {
 		if err := checkDigests(c, o.Blob); err != nil {
 			return nil, err
 		}
-		if o.Rows < 1 || o.Rows != s.Data.Heldout || o.Classes < 2 || o.Classes != s.Data.Classes || !(o.Accuracy >= 0 && o.Accuracy <= 1) || !finite(o.Loss) {
+		if o.Rows < 1 || o.Rows != s.Data.Heldout || o.Classes < 2 || o.Classes != s.Data.Classes || !(o.Accuracy >= 0 && o.Accuracy <= 1) || !IsLoss(o.Loss) {
 			return memberFailed(s, l, fmt.Sprintf("outputs of %d rows and %d classes with accuracy %v and loss %v, for %d held-out rows and %d classes",
 				o.Rows, o.Classes, o.Accuracy, o.Loss, s.Data.Heldout, s.Data.Classes), nil), nil
 		}

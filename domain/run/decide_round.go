@@ -13,6 +13,10 @@ const (
 	DeadlineFactor  = 4.0   // times the expected time (design section 9)
 	DeadlineUnknown = 600.0 // seconds, while no speed is known: the first round measures
 	DeadlineLeast   = 10.0  // seconds: below it a round trip to an agent decides more than its speed
+
+	// MaxExpected is the longest time that a round may be expected to take, in seconds: its deadline is then the longest that a
+	// spec may ask for. Beyond it nobody would see that a round hangs.
+	MaxExpected = MaxDeadline / DeadlineFactor
 )
 
 // decideOpen puts the carried chunks and the next B into a new round.
@@ -29,8 +33,8 @@ func decideOpen(s *State, c OpenRound) ([]event.Data, error) {
 	if !s.left() {
 		return nil, conflict(c, "no chunk is left")
 	}
-	if !finite(c.Expected) || c.Expected < 0 {
-		return nil, invalid(c, "%v seconds expected", c.Expected)
+	if !(c.Expected >= 0 && c.Expected <= MaxExpected) {
+		return nil, invalid(c, "%v seconds expected, allowed are 0 to %.0f", c.Expected, MaxExpected)
 	}
 	carried, own := s.nextRound()
 	chunks := slices.Clone(s.Carried[:carried])

@@ -92,7 +92,7 @@ func decideSteal(s *State, c Steal) ([]event.Data, error) {
 		return nil, err
 	}
 	shard := s.ShardOf(c.From)
-	if c.From == c.To || c.Count < 1 {
+	if c.From == c.To || c.Count < 1 || !finite(c.Gain) {
 		return nil, invalid(c, "%d chunks from %s to %s", c.Count, c.From, c.To)
 	}
 	if c.Count > len(shard) {
@@ -143,7 +143,7 @@ func decideTrained(s *State, c ReportTrained) ([]event.Data, error) {
 	if !s.inLease(c.Slot, c.Chunk, StatusClaimed) {
 		return nil, conflict(c, "the slot has not claimed it")
 	}
-	if c.Steps < 1 || !finite(c.Seconds) || c.Seconds < 0 || !finite(c.Loss) {
+	if c.Steps < 1 || !IsChunkTime(c.Seconds) || !IsLoss(c.Loss) {
 		return nil, invalid(c, "%d steps in %v s with loss %v", c.Steps, c.Seconds, c.Loss)
 	}
 	return one(&ChunkTrained{Slot: c.Slot, Epoch: c.Epoch, Chunk: c.Chunk, Steps: c.Steps, Seconds: c.Seconds, Loss: c.Loss})

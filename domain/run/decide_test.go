@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tensorturn/domain"
+	"tensorturn/domain/event"
 	"tensorturn/domain/run"
 )
 
@@ -79,7 +80,7 @@ func closeRound(w *world) {
 func TestBadInitialisationIsRefused(t *testing.T) {
 	for name, edit := range map[string]func(c *run.Initialise){
 		"no base": func(c *run.Initialise) { c.Base = "" }, "no layout": func(c *run.Initialise) { c.Layout = "x" },
-		"no parameters": func(c *run.Initialise) { c.Params = 0 },
+		"no parameters": func(c *run.Initialise) { c.Params = 0 }, "more than a blob holds": func(c *run.Initialise) { c.Params = run.MaxParams + 1 },
 	} {
 		w := newWorld(t, run.Spec{}, dataset(100))
 		w.must(run.GrantLease{Slot: "a/0", Unit: run.UnitInit})
@@ -102,6 +103,15 @@ func TestDeadlines(t *testing.T) {
 		if got := w.state.Open.Deadline; got != tt.want {
 			t.Errorf("spec %v, expected %v: %v, want %v", tt.spec, tt.expected, got, tt.want)
 		}
+	}
+}
+
+// A log from before deadlines were bounded may hold a round that never ends: it ends as the longest one does.
+func TestARecordedDeadlineIsBounded(t *testing.T) {
+	w := newWorld(t, run.Spec{}, dataset(100))
+	s := run.Evolve(w.state, event.Envelope{Seq: 9, Data: &run.RoundOpened{Round: 1, Chunks: []domain.ChunkID{0}, Deadline: math.Inf(1)}})
+	if s.Open.Deadline != run.MaxDeadline {
+		t.Errorf("the deadline is %v s", s.Open.Deadline)
 	}
 }
 

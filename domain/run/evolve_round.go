@@ -13,7 +13,7 @@ func (s *State) opened(d *RoundOpened) {
 		s.Budget = own
 	}
 	s.Open = &OpenRoundState{
-		Number: d.Round, Base: d.Base, Chunks: slices.Clone(d.Chunks), Eta: d.Eta, Mu: d.Mu, Deadline: d.Deadline,
+		Number: d.Round, Base: d.Base, Chunks: slices.Clone(d.Chunks), Eta: d.Eta, Mu: d.Mu, Deadline: min(d.Deadline, MaxDeadline),
 		Shards:      map[domain.SlotID][]domain.ChunkID{},
 		Numbers:     map[domain.SlotID]int{},
 		NormRefused: map[domain.SlotID]bool{},

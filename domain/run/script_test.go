@@ -68,6 +68,7 @@ func (p *player) reports(a args) []run.Command {
 		for _, c := range chunks(a.t, a.vals[1]) {
 			r := p.world.trained(a.slot(0), c)
 			r.Epoch, r.Number = p.under(a), a.int("number", r.Number)
+			r.Seconds, r.Loss = a.float("seconds", r.Seconds), a.float("loss", r.Loss)
 			cs = append(cs, r)
 		}
 		return cs

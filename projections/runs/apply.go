@@ -64,6 +64,9 @@ func end(r *Run, e event.Envelope, p run.Phase, reason string) {
 	}
 }
 
+// bounded keeps a figure of a machine within what its sums can bear. Logs from before 2026-12 may hold any finite one.
+func bounded(x, most float64) float64 { return max(-most, min(x, most)) }
+
 // free takes the lease and what it held from the slot's row.
 func free(s *Slot) { s.Lease, s.Holding = "", 0 }
 
@@ -110,12 +113,13 @@ func (v *View) applyContribution(r *Run, e event.Envelope) {
 	case *run.ChunkTrained:
 		s := v.slot(r, d.Slot)
 		s.Chunks++
-		s.Seconds += d.Seconds
+		s.Seconds += bounded(d.Seconds, run.MaxChunkSeconds)
 		s.Holding++
+		loss := bounded(d.Loss, run.MaxLoss)
 		if r.Loss == 0 {
-			r.Loss = d.Loss
+			r.Loss = loss
 		}
-		r.Loss += lossHalf * (d.Loss - r.Loss)
+		r.Loss += lossHalf * (loss - r.Loss)
 	case *run.ContributionAccepted:
 		s := v.slot(r, d.Slot)
 		s.Contributions++
