@@ -79,7 +79,7 @@ func parseSpec(name string, b []byte) (run.Spec, error) {
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return run.Spec{}, domain.Invalid(op, "it holds more than one document", "keep one run in one file")
 	}
-	return spec, nil
+	return spec, noZeros(op, "", doc.Content[0], spec.Trainer)
 }
 
 // knownKeys walks the document beside the type and stops at the first key that the type does not have, or whose value is
@@ -120,6 +120,9 @@ func knownKeys(op, at string, n *yaml.Node, t reflect.Type) error {
 
 // rightKind refuses a value that is not of the field's type, and names the key, the value and what is wanted.
 func rightKind(op, path string, n *yaml.Node, t reflect.Type) error {
+	if f := fraction(n, t); f != nil {
+		return domain.Invalid(op, fmt.Sprintf("line %d: %s is %s, which is no whole number", f.Line, path, domain.Clip(f.Value, 40)), "set "+path+" to "+wanted(t))
+	}
 	if n.Decode(reflect.New(t).Interface()) == nil {
 		return nil
 	}
