@@ -36,6 +36,13 @@ func (p *playedModels) Load(_ context.Context, m Model) error {
 	return nil
 }
 
+// count is how often a model was loaded.
+func (p *playedModels) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.loads
+}
+
 func (p *playedModels) Ready(m Model) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,13 +240,13 @@ func TestServerLoadsAnew(t *testing.T) {
 				t.Errorf("broken, and asked: %+v", s)
 			}
 			time.Sleep(pause*time.Second - time.Millisecond)
-			if w.models.loads != i+1 {
+			if w.models.count() != i+1 {
 				t.Errorf("break %d: loaded before the pause of %d s is over", i, pause)
 			}
 			time.Sleep(2 * time.Millisecond)
 			synctest.Wait()
-			if h := w.s.holding(); w.models.loads != i+2 || len(h.Ready) != 1 {
-				t.Errorf("break %d: after %d s %d loads, %+v", i, pause, w.models.loads, h)
+			if h := w.s.holding(); w.models.count() != i+2 || len(h.Ready) != 1 {
+				t.Errorf("break %d: after %d s %d loads, %+v", i, pause, w.models.count(), h)
 			}
 		}
 		w.ask(3, 1, -1)

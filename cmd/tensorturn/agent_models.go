@@ -50,7 +50,18 @@ func (a *agentModels) Load(ctx context.Context, m agent.Model) error {
 // Predict implements agent.Models.
 func (a *agentModels) Predict(ctx context.Context, m agent.Model, features []float32) ([]float32, error) {
 	v, k := modelOf(m)
-	return a.engine.Member(ctx, v, k, features)
+	out, err := a.engine.Member(ctx, v, k, features)
+	return out, noFaultOfRows(err)
+}
+
+// noFaultOfRows makes what befell a program, at work or when it was started anew for the question, what it is to who asks: another
+// machine may answer.
+func noFaultOfRows(err error) error {
+	var f *processtrainer.Failure
+	if errors.As(err, &f) {
+		return domain.Unavailable("predict", "the model's program failed: "+f.Error(), "try again", nil)
+	}
+	return err
 }
 
 // Ready implements agent.Models.
@@ -135,7 +146,6 @@ func (p *program) Broken() bool                 { return p.broken.Load() }
 // Predict asks the program. What befalls the program is no fault of the rows: another machine may answer, and this one starts it
 // anew when it may only be closed.
 func (p *program) Predict(ctx context.Context, features []float32) ([]float32, error) {
-	const op = "predict"
 	ctx, cancel := context.WithTimeout(ctx, passTime)
 	defer cancel()
 	out, err := p.trainer.Predict(ctx, features)
@@ -145,12 +155,8 @@ func (p *program) Predict(ctx context.Context, features []float32) ([]float32, e
 	if b, ok := p.trainer.(interface{ Broken() bool }); ok && b.Broken() {
 		p.broken.Store(true)
 	}
-	var f *processtrainer.Failure
-	switch {
-	case errors.As(err, &f):
-		return nil, domain.Unavailable(op, "the model's program failed: "+f.Error(), "try again", nil)
-	case errors.Is(err, context.DeadlineExceeded):
-		return nil, domain.Unavailable(op, fmt.Sprintf("the model's program did not answer within %s", passTime), "ask for fewer rows", nil)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, domain.Unavailable("predict", fmt.Sprintf("the model's program did not answer within %s", passTime), "ask for fewer rows", nil)
 	}
-	return nil, err
+	return nil, noFaultOfRows(err)
 }

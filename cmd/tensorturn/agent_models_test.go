@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -42,5 +43,16 @@ func TestProgramFailures(t *testing.T) {
 				t.Errorf("%s: %v, broken %v", domain.KindOf(err), err, p.Broken())
 			}
 		})
+	}
+}
+
+// So is one that could not be started anew for the question: its engine says so in its own words.
+func TestProgramNotStartedAnew(t *testing.T) {
+	err := fmt.Errorf("load model m version 1: %w", &processtrainer.Failure{Kind: processtrainer.KindMissing, Why: "no module named torch"})
+	if got := noFaultOfRows(err); domain.KindOf(err) != domain.KindInvalid || domain.KindOf(got) != domain.KindUnavailable || !strings.Contains(got.Error(), "torch") {
+		t.Errorf("%s: %v", domain.KindOf(got), got)
+	}
+	if noFaultOfRows(nil) != nil {
+		t.Error("an answer became an error")
 	}
 }

@@ -343,6 +343,38 @@ func TestJoinServes(t *testing.T) {
 	}
 }
 
+// An exception of predict= refuses the rows it came from, and the script goes on; out of memory it ends.
+func TestPredictRefuses(t *testing.T) {
+	job := scriptJob(t, script("model", `nn.Linear(6, 3)
+
+def refuse(x):
+    raise ValueError("too large") if x[0, 0] == 1 else RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+`, "join", " if x[0, 0] < 1 else refuse(x)"), nil)
+	job.Serve = true
+	tr, err := opener(t).Open(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tr.Close() })
+	if err := tr.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	row := make([]float32, 6)
+	row[0] = 1
+	if _, err := tr.Predict(t.Context(), row); domain.KindOf(err) != domain.KindInvalid || !strings.Contains(err.Error(), "ValueError: too large") {
+		t.Errorf("an exception: %v", err)
+	}
+	row[0] = 0
+	if y, err := tr.Predict(t.Context(), row); err != nil || len(y) != 3 {
+		t.Errorf("after it: %v, %v", y, err)
+	}
+	row[0] = 2
+	var f *process.Failure
+	if _, err := tr.Predict(t.Context(), row); !errors.As(err, &f) || f.Kind != process.KindMemory {
+		t.Errorf("out of memory: %v", err)
+	}
+}
+
 // Out of memory with halve=True: the next attempt of the run on this machine gets half of the batch, and a script that asks for
 // its own size goes on with it; without, nothing changes.
 func TestHalving(t *testing.T) {
