@@ -74,14 +74,25 @@ func (a *app) origins(l *replay.Log) error {
 			name = "single"
 		}
 		if m.Weight != nil {
-			weight = percent(int64(*m.Weight*1e6), 1e6)
+			weight = fmt.Sprintf("%.4f", *m.Weight) // no share: stacked weights need not sum to 1
 		}
 		for _, p := range m.Parts {
-			rows = append(rows, []string{name, string(m.Status), m.Weights.Short(), weight, string(p.Slot), itoa(p.From) + "-" + itoa(p.To), itoa(p.Samples), strconv.FormatUint(m.Seed, 10)})
+			rows = append(rows, []string{name, string(m.Status), m.Weights.Short(), weight, string(p.Slot), chunkRange(p.From, p.To), itoa(p.Samples), strconv.FormatUint(m.Seed, 10)})
 		}
 	}
-	a.table([]string{"MEMBER", "STATUS", "WEIGHTS", "VOTE", "SLOT", "CHUNKS", "SAMPLES", "SEED"}, rows)
+	a.table([]string{"MEMBER", "STATUS", "WEIGHTS", "VOTE WEIGHT", "SLOT", "CHUNKS", "SAMPLES", "SEED"}, rows)
 	return nil
+}
+
+// chunkRange names the chunks from up to before to.
+func chunkRange(from, to int) string {
+	switch {
+	case to <= from:
+		return "-"
+	case to == from+1:
+		return itoa(from)
+	}
+	return itoa(from) + "–" + itoa(to-1)
 }
 
 // lineage tells who contributed to each merge. The table of a whole run ends with its newest contributions, unless all are wanted.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"tensorturn/domain/run"
+	"tensorturn/domain/vote"
 	"tensorturn/projections/runs"
 )
 
@@ -34,23 +35,27 @@ func ensembleRows(r runs.Run) [][]string {
 		return rows
 	}
 	v := &r.Vote.Result
-	rule := string(v.Rule)
-	if v.Fallback != "" {
-		rule += " (" + v.Fallback + ")"
-	}
 	rows = append(rows,
-		[]string{"vote", fmt.Sprintf("%s over %s, temperature %.3g", rule, count(len(r.Vote.Members), "member"), v.Temperature)},
-		[]string{"held-out", fmt.Sprintf("accuracy %.4f, loss %.4f on %s", v.Vote.Accuracy, v.Vote.ScaledNLL, count(v.TestRows, "row"))},
+		[]string{"vote", fmt.Sprintf("%s over %s, temperature %.3g", ruleText(v), count(len(r.Vote.Members), "member"), v.Temperature)},
+		[]string{"held-out", fmt.Sprintf("accuracy %.4f, loss %.4f on %s", v.Vote.Accuracy, v.Vote.ScaledNLL, votedRows(v))},
 		[]string{"a member alone", fmt.Sprintf("accuracy %.4f, loss %.4f on average", v.Mean.Accuracy, v.Mean.ScaledNLL)},
 		[]string{"disagreement", fmt.Sprintf("%.2f %% of rows, mean over pairs", 100*v.Disagreement)},
 		[]string{"calibration error", fmt.Sprintf("%.4f, after temperature %.4f", v.Vote.ECE, v.Vote.ScaledECE)})
 	if v.Best >= 0 && v.Best < len(r.Vote.Members) {
-		rows = append(rows, []string{"best member", fmt.Sprintf("%d: accuracy %.4f", r.Vote.Members[v.Best].Member, v.Members[v.Best].Accuracy)})
+		rows = append(rows, []string{"best member", bestText(v, r.Vote.Members[v.Best].Member)})
 	}
 	if v.Single != nil {
 		rows = append(rows, []string{"single model", fmt.Sprintf("accuracy %.4f, loss %.4f for the compute of all members", v.Single.Accuracy, v.Single.ScaledNLL)})
 	}
 	return rows
+}
+
+// votedRows says how many rows a vote is measured on, and why not on all.
+func votedRows(v *vote.Result) string {
+	if v.FitRows == 0 {
+		return count(v.TestRows, "row")
+	}
+	return fmt.Sprintf("%d of %s; the others chose temperature, weights and best member", v.TestRows, count(v.Rows, "row"))
 }
 
 // requeues counts how often a member went back to the queue.
@@ -62,7 +67,7 @@ func requeues(r runs.Run) int {
 	return n
 }
 
-// memberTable says where each member stands and who trained it.
+// memberTable says where each member stands and who trained it. Its accuracy is of all held-out rows, as its own trainer measured it.
 func (a *app) memberTable(r runs.Run) {
 	rows := [][]string{}
 	for _, m := range r.Members {
@@ -76,7 +81,7 @@ func (a *app) memberTable(r runs.Run) {
 		}
 		rows = append(rows, []string{name, string(m.Status), string(m.Slot), percent(m.Samples, m.Total), itoa(m.Saved), itoa(m.Requeued), trainedBy(m), accuracy, cmpOr(m.Reason, m.Unvoted)})
 	}
-	a.table([]string{"MEMBER", "STATUS", "SLOT", "TRAINED", "CHECKPOINTS", "REQUEUED", "BY", "ACCURACY", "REASON"}, rows)
+	a.table([]string{"MEMBER", "STATUS", "SLOT", "TRAINED", "CHECKPOINTS", "REQUEUED", "BY", "ACCURACY (ALL)", "REASON"}, rows)
 }
 
 // trainedBy lists the slots of a member's stretches, in order.

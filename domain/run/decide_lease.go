@@ -53,7 +53,8 @@ func decideGrant(s *State, c GrantLease) ([]event.Data, error) {
 	if len(s.Leases) >= MaxLeases {
 		return nil, conflict(c, "the run has %d leases, which is the limit", MaxLeases)
 	}
-	return one(&LeaseGranted{Slot: c.Slot, Unit: c.Unit, Round: c.Round, Member: c.Member, Reason: reasonOr(c.Reason, "planned")})
+	single := c.Unit == UnitMember && s.Member(c.Member).Single
+	return one(&LeaseGranted{Slot: c.Slot, Unit: c.Unit, Round: c.Round, Member: c.Member, Single: single, Reason: reasonOr(c.Reason, "planned")})
 }
 
 // wanted refuses a unit that the run has no use for now.

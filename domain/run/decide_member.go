@@ -103,7 +103,7 @@ func decideCheckpoint(s *State, c RecordCheckpoint) ([]event.Data, error) {
 		}
 		kept.Chunks, kept.Samples, kept.Checkpoint = c.Chunks, MemberSamples(spec, s.Data, c.Chunks), c.Blob
 		facts = append(facts, &MemberCheckpointed{Member: m.Number, Slot: c.Slot, Epoch: c.Epoch, Blob: c.Blob,
-			From: m.Chunks, Chunks: c.Chunks, Samples: kept.Samples, Loss: c.Loss, Bytes: c.Bytes})
+			From: m.Chunks, Chunks: c.Chunks, Samples: kept.Samples, Loss: c.Loss, Bytes: c.Bytes, Single: m.Single})
 	}
 	if l.Contribute == "" {
 		return facts, nil
@@ -127,7 +127,7 @@ func decideMember(s *State, c RecordMember) ([]event.Data, error) {
 	}
 	spec := s.MemberSpec(m.Number)
 	total := TotalChunks(spec, s.Data)
-	return one(&MemberTrained{Member: m.Number, Slot: c.Slot, Epoch: c.Epoch, Weights: c.Weights, Layout: c.Layout, Params: c.Params,
+	return one(&MemberTrained{Member: m.Number, Single: m.Single, Slot: c.Slot, Epoch: c.Epoch, Weights: c.Weights, Layout: c.Layout, Params: c.Params,
 		From: m.Chunks, Chunks: total, Samples: TotalSamples(spec, s.Data), Steps: MemberSteps(spec, s.Data, total), Loss: c.Loss})
 }
 
@@ -140,7 +140,7 @@ func decideOutputs(s *State, c RecordOutputs) ([]event.Data, error) {
 	if m.Weights == "" {
 		return nil, conflict(c, "member %d is not trained", m.Number)
 	}
-	in := &MemberPredicted{Member: m.Number, Slot: c.Slot, Epoch: c.Epoch, Outputs: c.Outputs}
+	in := &MemberPredicted{Member: m.Number, Single: m.Single, Slot: c.Slot, Epoch: c.Epoch, Outputs: c.Outputs}
 	if o := c.Outputs; o != nil {
 		if err := checkDigests(c, o.Blob); err != nil {
 			return nil, err
@@ -184,7 +184,7 @@ func lost(s *State, l *Lease, fact event.Data, reason string) ([]event.Data, err
 }
 
 func requeued(m *Member, l *Lease, reason string) *MemberRequeued {
-	return &MemberRequeued{Member: m.Number, Slot: l.Slot, Epoch: l.Epoch, Reason: reason, Kept: m.Chunks, Samples: m.Samples, Checkpoint: m.Checkpoint}
+	return &MemberRequeued{Member: m.Number, Single: m.Single, Slot: l.Slot, Epoch: l.Epoch, Reason: reason, Kept: m.Chunks, Samples: m.Samples, Checkpoint: m.Checkpoint}
 }
 
 // memberFailed counts an error of the trainer: after the last allowed one the member leaves the vote, since the others can do without.
@@ -201,7 +201,7 @@ func memberFailed(s *State, l *Lease, reason string, tail []string) []event.Data
 // dropped takes m out, and what follows: too few members end the run, and the last one open begins the vote. The lease of
 // the slot except has ended already in this decision.
 func dropped(s *State, m *Member, reason string, except domain.SlotID) []event.Data {
-	facts := []event.Data{&MemberDropped{Member: m.Number, Reason: domain.Clip(reason, domain.MaxReasonLength), Samples: m.Samples}}
+	facts := []event.Data{&MemberDropped{Member: m.Number, Single: m.Single, Reason: domain.Clip(reason, domain.MaxReasonLength), Samples: m.Samples}}
 	in, open := s.MembersIn()
 	if !m.Single {
 		open--

@@ -50,6 +50,7 @@ type (
 		Round  int           `msgpack:"round"`
 		Reason string        `msgpack:"reason"`
 		Member int           `msgpack:"member,omitempty"` // of a member unit
+		Single bool          `msgpack:"single,omitempty"` // it is the model that is compared, not a voter
 	}
 	// LeaseReleased ends a lease in good order; Returned goes back to the pool.
 	LeaseReleased struct {

@@ -42,7 +42,7 @@ func (e *Initialised) Line() string {
 
 func (e *LeaseGranted) Line() string {
 	if e.Unit == UnitMember {
-		return fmt.Sprintf("%s gets member %d", e.Slot, e.Member) + why(e.Reason)
+		return fmt.Sprintf("%s gets %s", e.Slot, modelWord(e.Member, e.Single)) + why(e.Reason)
 	}
 	return fmt.Sprintf("%s gets the %s unit%s", e.Slot, e.Unit, ofRound(e.Unit, e.Round)) + why(e.Reason)
 }

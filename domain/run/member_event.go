@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"strconv"
 
 	"tensorturn/domain"
 	"tensorturn/domain/event"
@@ -27,11 +28,12 @@ type (
 		Slot    domain.SlotID `msgpack:"slot"`
 		Epoch   domain.Epoch  `msgpack:"epoch"`
 		Blob    domain.Digest `msgpack:"blob"`
-		From    int           `msgpack:"from"`            // chunks that the lineage held before
-		Chunks  int           `msgpack:"chunks"`          // chunks it holds now
-		Samples int64         `msgpack:"samples"`         // samples it has seen, by the ledger
-		Loss    float64       `msgpack:"loss"`            // training loss of the newest chunk
-		Bytes   int64         `msgpack:"bytes,omitempty"` // of the checkpoint, as its slot says; 0 when it does not
+		From    int           `msgpack:"from"`             // chunks that the lineage held before
+		Chunks  int           `msgpack:"chunks"`           // chunks it holds now
+		Samples int64         `msgpack:"samples"`          // samples it has seen, by the ledger
+		Loss    float64       `msgpack:"loss"`             // training loss of the newest chunk
+		Bytes   int64         `msgpack:"bytes,omitempty"`  // of the checkpoint, as its slot says; 0 when it does not
+		Single  bool          `msgpack:"single,omitempty"` // the model that is compared, not a voter
 	}
 	// MemberTrained says that the member has seen all of its data and its weights are in the store.
 	MemberTrained struct {
@@ -46,6 +48,7 @@ type (
 		Samples int64         `msgpack:"samples"`
 		Steps   int64         `msgpack:"steps"`
 		Loss    float64       `msgpack:"loss"`
+		Single  bool          `msgpack:"single,omitempty"` // the model that is compared, not a voter
 	}
 	// MemberPredicted gives the member's probabilities on all held-out rows, or says why there are none.
 	MemberPredicted struct {
@@ -53,7 +56,8 @@ type (
 		Slot    domain.SlotID  `msgpack:"slot"`
 		Epoch   domain.Epoch   `msgpack:"epoch"`
 		Outputs *MemberOutputs `msgpack:"outputs,omitempty"`
-		Why     string         `msgpack:"why,omitempty"` // it is exported, but neither voted nor deployed
+		Why     string         `msgpack:"why,omitempty"`    // it is exported, but neither voted nor deployed
+		Single  bool           `msgpack:"single,omitempty"` // the model that is compared, not a voter
 	}
 	// MemberRequeued says that another slot may go on with the member, and where.
 	MemberRequeued struct {
@@ -64,12 +68,14 @@ type (
 		Kept       int           `msgpack:"kept"`                 // chunks in its newest checkpoint
 		Samples    int64         `msgpack:"samples"`              // samples in it
 		Checkpoint domain.Digest `msgpack:"checkpoint,omitempty"` // empty: it begins anew
+		Single     bool          `msgpack:"single,omitempty"`     // the model that is compared, not a voter
 	}
 	// MemberDropped takes a member out of the vote.
 	MemberDropped struct {
 		Member  int    `msgpack:"member"`
 		Reason  string `msgpack:"reason"`
-		Samples int64  `msgpack:"samples"` // taken out of the ledger
+		Samples int64  `msgpack:"samples"`          // taken out of the ledger
+		Single  bool   `msgpack:"single,omitempty"` // the model that is compared, not a voter
 	}
 	// Voted is the members' common answer on held-out data. Anyone can recompute it from the named outputs.
 	Voted struct {
@@ -102,19 +108,27 @@ func (*MemberRequeued) EventName() string     { return NameMemberRequeued }
 func (*MemberDropped) EventName() string      { return NameMemberDropped }
 func (*Voted) EventName() string              { return NameVoted }
 
+// modelWord names a model of an ensemble: the one that is compared has a number behind the members' and is none of them.
+func modelWord(number int, single bool) string {
+	if single {
+		return "the single model"
+	}
+	return "member " + strconv.Itoa(number)
+}
+
 func (e *MemberCheckpointed) Line() string {
-	return fmt.Sprintf("%s keeps member %d at chunk %d, %s seen, loss %.4g, checkpoint %s", e.Slot, e.Member, e.Chunks, plural(int(e.Samples), "sample"), e.Loss, e.Blob.Short())
+	return fmt.Sprintf("%s keeps %s at chunk %d, %s seen, loss %.4g, checkpoint %s", e.Slot, modelWord(e.Member, e.Single), e.Chunks, plural(int(e.Samples), "sample"), e.Loss, e.Blob.Short())
 }
 
 func (e *MemberTrained) Line() string {
-	return fmt.Sprintf("%s has trained member %d: %s in %s, loss %.4g, weights %s", e.Slot, e.Member, plural(int(e.Samples), "sample"), plural(int(e.Steps), "step"), e.Loss, e.Weights.Short())
+	return fmt.Sprintf("%s has trained %s: %s in %s, loss %.4g, weights %s", e.Slot, modelWord(e.Member, e.Single), plural(int(e.Samples), "sample"), plural(int(e.Steps), "step"), e.Loss, e.Weights.Short())
 }
 
 func (e *MemberPredicted) Line() string {
 	if e.Outputs == nil {
-		return fmt.Sprintf("%s brings member %d in without a vote", e.Slot, e.Member) + why(e.Why)
+		return fmt.Sprintf("%s brings %s in without a vote", e.Slot, modelWord(e.Member, e.Single)) + why(e.Why)
 	}
-	return fmt.Sprintf("%s brings member %d in: accuracy %.4f, loss %.4g on %s", e.Slot, e.Member, e.Outputs.Accuracy, e.Outputs.Loss, plural(e.Outputs.Rows, "row"))
+	return fmt.Sprintf("%s brings %s in: accuracy %.4f, loss %.4g on %s", e.Slot, modelWord(e.Member, e.Single), e.Outputs.Accuracy, e.Outputs.Loss, plural(e.Outputs.Rows, "row"))
 }
 
 func (e *MemberRequeued) Line() string {
@@ -122,11 +136,11 @@ func (e *MemberRequeued) Line() string {
 	if e.Checkpoint != "" {
 		kept = fmt.Sprintf("from chunk %d, %s kept", e.Kept, plural(int(e.Samples), "sample"))
 	}
-	return fmt.Sprintf("member %d is requeued, to go on %s", e.Member, kept) + why(e.Reason)
+	return fmt.Sprintf("%s is requeued, to go on %s", modelWord(e.Member, e.Single), kept) + why(e.Reason)
 }
 
 func (e *MemberDropped) Line() string {
-	return fmt.Sprintf("member %d is dropped", e.Member) + why(e.Reason)
+	return fmt.Sprintf("%s is dropped", modelWord(e.Member, e.Single)) + why(e.Reason)
 }
 
 func (e *Voted) Line() string {
