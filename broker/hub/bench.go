@@ -10,10 +10,10 @@ import (
 // bench takes in what the machine has measured of its speed, and wants it measured anew when its driver or its GPUs are others.
 func (b *batch) bench(in Sync) {
 	if got := in.Request.Bench; got != nil {
-		b.refused(b.machine(in.Machine, machine.RecordBench{Number: got.Number, Score: got.Score}))
+		b.word(in.Machine, machine.RecordBench{Number: got.Number, Score: got.Score})
 	}
 	if why := changedHardware(b.c.fold.machines[in.Machine], in.Request.Beat.Vitals); why != "" {
-		b.refused(b.machine(in.Machine, machine.AskBench{Reason: why}))
+		b.word(in.Machine, machine.AskBench{Reason: why})
 	}
 }
 

@@ -47,6 +47,7 @@ func (m *liveness) forgetHardware(f *fold) {
 	for id := range m.hardware {
 		if s := f.machines[id]; s == nil || s.Standing == machine.Revoked {
 			delete(m.hardware, id)
+			delete(m.allowances, id)
 		}
 	}
 }

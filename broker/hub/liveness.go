@@ -20,6 +20,8 @@ type liveness struct {
 	votes    map[domain.RunID]*counting
 	wanted   map[domain.Digest]*want
 	late     map[domain.SlotID]lateWork
+
+	allowances map[domain.MachineID]*allowances
 }
 
 func newLiveness(now time.Time) *liveness {
@@ -34,6 +36,8 @@ func newLiveness(now time.Time) *liveness {
 		votes:    map[domain.RunID]*counting{},
 		wanted:   map[domain.Digest]*want{},
 		late:     map[domain.SlotID]lateWork{},
+
+		allowances: map[domain.MachineID]*allowances{},
 	}
 }
 

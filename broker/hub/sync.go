@@ -22,6 +22,9 @@ func (b *batch) sync(i int, in Sync) {
 			ct.refuse(in.Request.Incarnation, in.Request.Counter, b.now)
 		}
 	}
+	if err == nil {
+		err = b.mayStart(in, m)
+	}
 	if err != nil {
 		b.refuse(i, err)
 		b.answers[i].isSync = true
@@ -46,7 +49,7 @@ func (b *batch) sync(i int, in Sync) {
 	b.c.mem.looked(in)
 	b.away(in)
 	b.bench(in)
-	b.refused(b.machine(in.Machine, machine.TellLabels{Labels: in.Request.Labels}))
+	b.word(in.Machine, machine.TellLabels{Labels: in.Request.Labels})
 	b.noteMissing(in.Machine, in.Request.Missing)
 	b.c.mem.forgetLate(in.Machine)
 	for _, r := range in.Request.Slots {
@@ -66,7 +69,7 @@ func (b *batch) away(in Sync) {
 			c.Slots = append(c.Slots, machine.SlotPause{Slot: r.Index, Cause: r.Away.Cause, Reason: told(r.Away.Reason)})
 		}
 	}
-	b.refused(b.machine(in.Machine, c))
+	b.word(in.Machine, c)
 }
 
 // admitted finds the machine of a sync, or says why it is not served.
