@@ -156,9 +156,9 @@ func (d *Dispatcher) plan(now time.Time) (wake []domain.MachineID) {
 	}
 	d.planned = now
 	d.wants = d.wanted(now)
-	var models []placement.Model
+	var wanted []placement.Model
 	for _, k := range d.order {
-		models = append(models, placement.Model{Key: k, Copies: d.wants[k].copies})
+		wanted = append(wanted, placement.Model{Key: k, Copies: d.wants[k].copies})
 	}
 	var machines []placement.Machine
 	var peers []*peer
@@ -190,7 +190,7 @@ func (d *Dispatcher) plan(now time.Time) (wake []domain.MachineID) {
 			delete(d.peers, id) // revoked
 		}
 	}
-	for i, keys := range placement.Plan(models, machines) {
+	for i, keys := range placement.Plan(wanted, machines) {
 		if d.tell(peers[i], keys) {
 			wake = append(wake, peers[i].id)
 		}
@@ -318,6 +318,39 @@ func (d *Dispatcher) wish(v *inference.Version) {
 	for _, id := range wake {
 		d.cfg.Wake(id)
 	}
+}
+
+// Held says on which machines a version is ready now.
+func (d *Dispatcher) Held(v *inference.Version) inference.Held {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all, now := membersOf(v), d.cfg.Now()
+	h := inference.Held{Machines: []domain.MachineID{}, Models: len(all)}
+	ready := make([]bool, len(all))
+	for _, id := range d.ids() {
+		p := d.peers[id]
+		if !d.counts(p, now) {
+			continue
+		}
+		if p.room > 0 && !p.leaving {
+			h.Able++
+		}
+		holds := false
+		for i, m := range all {
+			if has, ok := p.holds[keyOf(v, m)]; ok && has.how == placement.Ready {
+				ready[i], holds = true, true
+			}
+		}
+		if holds {
+			h.Machines = append(h.Machines, id)
+		}
+	}
+	for _, is := range ready {
+		if is {
+			h.Ready++
+		}
+	}
+	return h
 }
 
 func same(a, b *inference.Version) bool {

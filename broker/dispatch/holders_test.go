@@ -138,6 +138,27 @@ func TestOldVersionsStayAWhile(t *testing.T) {
 	})
 }
 
+// What holds a version is told as it is now: machines that have gone silent do not count.
+func TestHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b")
+		v := ensemble(2, 1)
+		w.deployed = []*inference.Version{v}
+		w.box("b").failed[v.Members[1].Weights], w.box("a").failed[v.Members[1].Weights] = true, true
+		w.settle("a", "b")
+		if h := w.d.Held(v); len(h.Machines) != 1 || h.Ready != 1 || h.Models != 2 || h.Able != 2 {
+			t.Errorf("one of two members: %+v", h)
+		}
+		if h := w.d.Held(model(7, 1)); len(h.Machines) != 0 || h.Ready != 0 || h.Models != 1 || h.Able != 2 {
+			t.Errorf("of a version that nobody knows: %+v", h)
+		}
+		time.Sleep(silent)
+		if h := w.d.Held(v); len(h.Machines) != 0 || h.Ready != 0 || h.Able != 0 {
+			t.Errorf("when all are away: %+v", h)
+		}
+	})
+}
+
 // A request waits a little for machines that load, a deployment longer, and without machines it is told so at once.
 func TestNobodyHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

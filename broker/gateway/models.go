@@ -45,6 +45,9 @@ func (g *Gateway) registerModels(api huma.API) {
 		func(_ context.Context, in *Page) (*listBody[models.Model], error) {
 			var all []models.Model
 			g.cfg.Views.Engine.Read(func(uint64) { all = g.cfg.Views.Models.List() })
+			for i := range all {
+				g.fillHeld(&all[i])
+			}
 			return pageOf(g, *in, "/api/v1/models", all, func(m models.Model) string { return string(m.Name) })
 		})
 	huma.Register(api, op("deploy-model", http.MethodPost, "/api/v1/models", "Deploy a run's result under a name"),
@@ -53,7 +56,7 @@ func (g *Gateway) registerModels(api huma.API) {
 		})
 	huma.Register(api, op("show-model", http.MethodGet, "/api/v1/models/{name}", "Show a deployed model and its versions"),
 		func(_ context.Context, in *ModelPath) (*modelBody, error) { return g.showModel(in.Name) })
-	huma.Register(api, op("roll-back-model", http.MethodPost, "/api/v1/models/{name}/rollback", "Let an earlier version answer"),
+	huma.Register(api, op("roll-back-model", http.MethodPost, "/api/v1/models/{name}/rollback", "Let another kept version answer"),
 		func(ctx context.Context, in *struct {
 			ModelPath
 			Body *RollBack // may be left out
@@ -109,7 +112,29 @@ func (g *Gateway) showModel(name domain.ModelID) (*modelBody, error) {
 	if !ok {
 		return nil, g.problemOf(noSuch("show model "+domain.Clip(string(name), domain.MaxIDLength), "model"))
 	}
+	g.fillHeld(&m)
 	return &modelBody{Body: m}, nil
+}
+
+// holder is a Backend that knows which machines have a version ready.
+type holder interface {
+	Held(v *inference.Version) inference.Held
+}
+
+// fillHeld asks where the version that answers is ready. What cannot be asked stays untold.
+func (g *Gateway) fillHeld(m *models.Model) {
+	v, ok := m.Find(0)
+	if !ok || m.Retired || v.Where != pool.WhereAgents {
+		return
+	}
+	h, ok := g.cfg.Inference(v.Where).(holder)
+	if !ok {
+		return
+	}
+	if joined, err := g.version(*m, v); err == nil {
+		held := models.Held(h.Held(joined))
+		m.Held = &held
+	}
 }
 
 func (g *Gateway) findModel(name domain.ModelID) (m models.Model, ok bool) {

@@ -71,6 +71,14 @@ type Backend interface {
 	Predict(ctx context.Context, v *Version, features []float32) (Answer, error)
 }
 
+// Held is how a version stands on the machines of a Backend that asks machines.
+type Held struct {
+	Machines []domain.MachineID // that can be counted on and have a model of it ready, in order
+	Ready    int                // models of it that some machine has ready
+	Models   int                // that it has: 1, or the members of an ensemble
+	Able     int                // machines that can be counted on and may hold models
+}
+
 // Predictor is one loaded model. It is used by one goroutine at a time. One with a method Broken() bool is asked after an error
 // whether it may only be closed.
 type Predictor interface {

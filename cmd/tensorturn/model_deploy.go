@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,6 +44,9 @@ func modelDeploy(a *app) *cobra.Command {
 			v, _ := m.Find(0)
 			a.print("%s/v2/models/%s", cl.ctx.URL, m.Name)
 			a.say("version %d answers on the %s: %s of run %s", v.Version, v.Where, modelIs(v), v.Run)
+			if m.Held != nil && m.Held.Able < v.Copies {
+				a.say("warning: %d copies of each model are wanted, and %s may hold models now: the others come with machines that join or return", v.Copies, count(m.Held.Able, "connected machine"))
+			}
 			a.say("make a key for whoever asks: tensorturn key create --model %s", m.Name)
 			return nil
 		}}
@@ -61,13 +65,36 @@ func modelIs(v models.Version) string {
 }
 
 func modelList(a *app) *cobra.Command {
-	return listing(a, "list deployed models and their versions", "/api/v1/models", []string{"MODEL", "VERSION", "STATE", "RUN", "WHAT", "ON", "DEPLOYED"}, func(m models.Model) (rows [][]string) {
+	return listing(a, "list deployed models and their versions", "/api/v1/models", []string{"MODEL", "VERSION", "STATE", "RUN", "WHAT", "ON", "HELD BY", "DEPLOYED"}, func(m models.Model) (rows [][]string) {
 		for i := len(m.Versions) - 1; i >= 0; i-- {
 			v := m.Versions[i]
-			rows = append(rows, []string{string(m.Name), itoa(v.Version), modelState(m, v), string(v.Run), modelIs(v), string(v.Where), v.Deployed.Format(time.RFC3339)})
+			rows = append(rows, []string{string(m.Name), itoa(v.Version), modelState(m, v), string(v.Run), modelIs(v), string(v.Where), heldBy(m, v), v.Deployed.Format(time.RFC3339)})
 		}
 		return rows
 	})
+}
+
+// heldBy says which machines have a version ready that answers on agents.
+func heldBy(m models.Model, v models.Version) string {
+	switch h := m.Held; {
+	case h == nil || v.Version != m.Serving:
+		return "-"
+	case len(h.Machines) == 0:
+		return "no machine holds it now"
+	default:
+		names := make([]string, len(h.Machines))
+		for i, id := range h.Machines {
+			names[i] = string(id)
+		}
+		if more := len(names) - maxTroubles; more > 0 {
+			names = append(names[:maxTroubles], fmt.Sprintf("%d more", more))
+		}
+		said := strings.Join(names, ", ")
+		if h.Ready < h.Models {
+			said += fmt.Sprintf(" (%d of %d members)", h.Ready, h.Models)
+		}
+		return said
+	}
 }
 
 // modelState says whether a version answers: the serving one to all requests, the others to those that name them.
@@ -83,7 +110,9 @@ func modelState(m models.Model, v models.Version) string {
 
 func modelRollback(a *app) *cobra.Command {
 	to := 0
-	c := &cobra.Command{Use: "rollback NAME", Short: "let an earlier version of a deployed model answer", Args: args("NAME"),
+	c := &cobra.Command{Use: "rollback NAME", Short: "let another kept version of a deployed model answer", Args: args("NAME"),
+		Long: "Without --to the newest version before the present one answers. --to names any version that model list shows, a later one\n" +
+			"too: that is the way forward again.",
 		RunE: func(c *cobra.Command, got []string) error {
 			if c.Flags().Changed("to") && to < 1 {
 				return domain.Invalid("roll back model", fmt.Sprintf("--to is %d", to), "versions begin at 1; see: tensorturn model list")
@@ -112,7 +141,7 @@ func modelRollback(a *app) *cobra.Command {
 }
 
 func modelRetire(a *app) *cobra.Command {
-	return &cobra.Command{Use: "retire NAME", Short: "take a deployed model out of service", Args: args("NAME"),
+	return &cobra.Command{Use: "retire NAME", Short: "take a deployed model out of service", Args: args("NAME"), SuggestFor: []string{"undeploy", "delete", "remove", "stop"},
 		Long: "The name answers no more, at once. Its keys stay and reach nothing; deployed again, it is the next version.",
 		RunE: func(c *cobra.Command, got []string) error {
 			id, err := domain.ParseID[domain.ModelID]("model", got[0])
@@ -123,6 +152,23 @@ func modelRetire(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cl.call(c.Context(), http.MethodDelete, "/api/v1/models/"+string(id), nil, nil)
+			path := "/api/v1/models/" + string(id)
+			var was, m models.Model
+			_ = cl.call(c.Context(), http.MethodGet, path, nil, &was) // one that is not there is refused below, in the words of the deed
+			if err := cl.call(c.Context(), http.MethodDelete, path, nil, nil); err != nil {
+				return err
+			}
+			if a.json {
+				if err := cl.call(c.Context(), http.MethodGet, path, nil, &m); err != nil {
+					return err
+				}
+				return a.object(m)
+			}
+			if was.Retired {
+				a.say("%s was retired before: it answers no more", id)
+				return nil
+			}
+			a.say("%s is retired: it answers no more, and its keys reach nothing", id)
+			return nil
 		}}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -89,7 +90,13 @@ func noSuchCommand(c *cobra.Command, got []string) error {
 		return nil
 	}
 	next := "see: " + c.CommandPath() + " --help"
-	if near := c.SuggestionsFor(got[0]); len(near) > 0 {
+	near := c.SuggestionsFor(got[0])
+	for _, sub := range c.Commands() { // the opposite of a word is spelt like it: what a command says of itself goes first
+		if slices.Contains(sub.SuggestFor, got[0]) {
+			near = []string{sub.Name()}
+		}
+	}
+	if len(near) > 0 {
 		next = "did you mean: " + c.CommandPath() + " " + near[0] + "?"
 	}
 	return domain.Invalid(c.CommandPath(), fmt.Sprintf("there is no command %q", domain.Clip(got[0], 40)), next)

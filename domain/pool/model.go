@@ -111,7 +111,7 @@ type (
 		Temperature float64
 		Copies      int
 	}
-	// RollBackModel goes back to version To; 0 is the newest before the present one.
+	// RollBackModel goes to version To, any that is kept; 0 is the newest before the present one.
 	RollBackModel struct {
 		Model domain.ModelID
 		To    int
@@ -193,7 +193,7 @@ func decideRollBack(s *State, c RollBackModel) ([]event.Data, error) {
 			}
 		}
 		if c.To == 0 {
-			return nil, domain.Conflict(op, fmt.Sprintf("no version before %d is kept", m.Serving), "see tensorturn model list")
+			return nil, domain.Conflict(op, fmt.Sprintf("no version before %d is kept", m.Serving), "name the version that shall answer, a later one too, with --to; they are in: tensorturn model list")
 		}
 	}
 	if c.To == m.Serving {

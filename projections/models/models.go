@@ -19,6 +19,17 @@ type Model struct {
 	Serving  int            `json:"serving"` // the version that answers
 	Retired  bool           `json:"retired"`
 	Versions []Version      `json:"versions"` // the newest pool.MaxVersions, oldest first
+	// Held says where the version that answers is ready, if that is on agents. It is no fact: the view leaves it empty and the
+	// front fills it.
+	Held *Held `json:"held,omitempty"`
+}
+
+// Held is how a version stands on the machines now.
+type Held struct {
+	Machines []domain.MachineID `json:"machines" doc:"that are connected and have a model of it ready"`
+	Ready    int                `json:"ready" doc:"models of it that some machine has ready"`
+	Models   int                `json:"models" doc:"that it has: 1, or the members of an ensemble"`
+	Able     int                `json:"able" doc:"machines that are connected and may hold models"`
 }
 
 // Version is one version of a model.
