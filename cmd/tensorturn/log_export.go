@@ -142,15 +142,15 @@ func readKey(s string) (ed25519.PublicKey, error) {
 
 // verifyExport is `log verify FILE`: everything, with the file and the key alone.
 func (a *app) verifyExport(ctx context.Context, path, key string) error {
+	src, err := os.Open(path)
+	if err != nil {
+		return domain.NotFound("verify export", plainPathError(err), "give the file that `tensorturn log export` wrote")
+	}
+	defer src.Close()
 	k, err := readKey(key)
 	if err != nil {
 		return err
 	}
-	src, err := os.Open(path)
-	if err != nil {
-		return domain.Invalid("verify export", plainPathError(err), "")
-	}
-	defer src.Close()
 	f, err := openExport(src, k)
 	if err != nil {
 		return err

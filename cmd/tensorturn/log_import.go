@@ -50,7 +50,7 @@ func logImport(a *app) *cobra.Command {
 func importRun(path, dir string, key ed25519.PublicKey) (takenOut, error) {
 	src, err := os.Open(path)
 	if err != nil {
-		return takenOut{}, domain.Invalid("import run", plainPathError(err), "")
+		return takenOut{}, domain.NotFound("import run", plainPathError(err), "give the file that `tensorturn log export` wrote")
 	}
 	defer src.Close()
 	f, err := openExport(src, key) // before a byte is written: a file that is none needs no room

@@ -134,7 +134,7 @@ func vitalsOf(m fleet.Machine) [][]string {
 		return nil
 	}
 	rows := [][]string{{"cpu", fmt.Sprintf("%s, %s in use", v.CPU, share(v.Load))}, {"memory", space(v.Memory)}, {"disk", space(v.Disk)},
-		{"network", fmt.Sprintf("%s sent, %s received", size(int64(v.Sent)), size(int64(v.Received)))}}
+		{"network", fmt.Sprintf("%s sent, %s received", domain.FormatSize(v.Sent), domain.FormatSize(v.Received))}}
 	if v.Driver != "" {
 		rows = append(rows, []string{"driver", strings.TrimSuffix(v.Driver+", CUDA "+v.CUDA, ", CUDA ")})
 	}

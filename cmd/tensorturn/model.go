@@ -24,11 +24,12 @@ func modelCommand(a *app) *cobra.Command {
 }
 
 func modelExport(a *app) *cobra.Command {
-	var soup bool
+	var soup, force bool
 	c := &cobra.Command{Use: "export RUN DIR", Short: "write model.safetensors, config.json and tensorturn.json; of an ensemble members/ and ensemble.json", Args: args("RUN", "DIR"),
 		Long: "Writes model.safetensors, config.json and tensorturn.json. Of an ensemble: members/<number>/ with the same three files each,\n" +
 			"and ensemble.json with rule, weights and temperature of the vote and what it measured. Members stay apart: --soup\n" +
-			"averages their weights into one model, and refuses to where they did not begin with the same weights.",
+			"averages their weights into one model, and refuses to where they did not begin with the same weights.\n" +
+			"A folder that holds a model already is left alone unless --force says otherwise.",
 		RunE: func(c *cobra.Command, got []string) error {
 			cl, err := a.client()
 			if err != nil {
@@ -36,6 +37,9 @@ func modelExport(a *app) *cobra.Command {
 			}
 			r, err := cl.run(c.Context(), got[0])
 			if err != nil {
+				return err
+			}
+			if err := freeOfModels(got[1]); err != nil && !force {
 				return err
 			}
 			if soup {
@@ -66,7 +70,18 @@ func modelExport(a *app) *cobra.Command {
 			return nil
 		}}
 	c.Flags().BoolVar(&soup, "soup", false, "of an ensemble whose members began with the same weights: their mean, as one model")
+	c.Flags().BoolVar(&force, "force", false, "write over a model that the folder holds")
 	return c
+}
+
+// freeOfModels refuses a folder in which a model was written before: the files of two models would stand side by side.
+func freeOfModels(dir string) error {
+	for _, name := range []string{"model.safetensors", "config.json", "tensorturn.json", "ensemble.json", "members"} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return domain.Conflict("export model", dir+" holds "+name+" already", "choose another folder, or write over it with --force")
+		}
+	}
+	return nil
 }
 
 // nothingTrained says why a run has no model to take out.

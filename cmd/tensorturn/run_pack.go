@@ -51,16 +51,17 @@ func labelsOf(pictures string) (string, error) {
 
 // packed is data in its packed form, described for people.
 type packed struct {
-	facts   dataset.Facts
-	text    string
-	warning string
+	facts    dataset.Facts
+	text     string
+	warnings []string
 }
 
-// packSource reads what data.path names, as the format that the spec says, and writes the packed form.
-func packSource(spec *run.Spec, w io.Writer) (packed, error) {
+// packSource reads what data.path names, as the format that the spec says, and writes the packed form. say tells what is known
+// before the packed form goes anywhere.
+func packSource(spec *run.Spec, w io.Writer, say func(format string, args ...any)) (packed, error) {
 	switch spec.Data.Format {
 	case run.FormatText:
-		return packText(spec, w)
+		return packText(spec, w, say)
 	case run.FormatIDX:
 		return packIDX(spec, w)
 	}
@@ -103,13 +104,14 @@ func packTable(spec *run.Spec, r io.Reader, w io.Writer) (packed, error) {
 		p.text += fmt.Sprintf(", %s filled with their column's mean", count(gaps, "missing value"))
 	}
 	if names := lonely(table); len(names) > 0 {
-		p.warning = fmt.Sprintf("one row alone has the label %s: it is trained on and never measured", strings.Join(names, ", "))
+		p.warnings = append(p.warnings, fmt.Sprintf("one row alone has the label %s: it is trained on and never measured", strings.Join(names, ", ")))
 	}
+	p.warnings = append(p.warnings, wideColumns(dataset.FormOf(f, d), table)...)
 	return p, nil
 }
 
 // packText packs a file or a folder of text.
-func packText(spec *run.Spec, w io.Writer) (packed, error) {
+func packText(spec *run.Spec, w io.Writer, say func(format string, args ...any)) (packed, error) {
 	if _, err := os.Stat(spec.Data.Path); err != nil {
 		return packed{}, noData(err)
 	}
@@ -125,6 +127,9 @@ func packText(spec *run.Spec, w io.Writer) (packed, error) {
 	if err != nil {
 		return packed{}, err
 	}
+	if corpus.Files > 1 {
+		say("%s: %s of text in %s, the largest %s", spec.Data.Path, domain.FormatSize(int64(len(corpus.Text))), count(corpus.Files, "file"), largest(corpus))
+	}
 	f, err := dataset.PackText(corpus.Text, builtin.TextOptions(spec.Model), spec.Data.Holdout, spec.Seed, w)
 	if err != nil {
 		return packed{}, err
@@ -132,9 +137,18 @@ func packText(spec *run.Spec, w io.Writer) (packed, error) {
 	p := packed{facts: f, text: fmt.Sprintf("%s of text in %s, %s to train on, %d held out (%.0f %%, seed %d), a context of %s",
 		count(len(corpus.Text), "byte"), count(corpus.Files, "file"), count(f.Samples, "sample"), f.Heldout, 100*spec.Data.Holdout, spec.Seed, count(f.Features(), "byte"))}
 	if corpus.Other > 0 {
-		p.warning = isAre(corpus.Other, "file") + " left out: a byte 0 is in them"
+		p.warnings = append(p.warnings, isAre(corpus.Other, "file")+" left out: a byte 0 is in them")
 	}
 	return p, nil
+}
+
+// largest names the largest files of a text, so that a folder that was not meant shows before it is sent.
+func largest(c dataset.Corpus) string {
+	var out []string
+	for _, f := range c.Largest {
+		out = append(out, fmt.Sprintf("%s (%s)", domain.Clip(f.Path, 80), domain.FormatSize(int64(f.Bytes))))
+	}
+	return strings.Join(out, ", ")
 }
 
 // packIDX packs pictures and their labels.

@@ -23,7 +23,7 @@ func TestTextAboveIsPacked(t *testing.T) {
 	t.Chdir(below)
 	for _, path := range []string{"..", ".", "../words.txt", top} {
 		spec := run.Spec{Data: run.Data{Path: path, Format: run.FormatText, Holdout: 0.2}, Model: run.Model{Kind: run.ModelMLP, Context: 8}}
-		p, err := packText(&spec, io.Discard)
+		p, err := packText(&spec, io.Discard, func(string, ...any) {})
 		if path == "." { // no text in it, and that is what it says
 			if err == nil || !strings.Contains(err.Error(), "holds no text") {
 				t.Errorf("%q: %v", path, err)

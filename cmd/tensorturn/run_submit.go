@@ -89,7 +89,7 @@ func (a *app) submit(ctx context.Context, cl *client, r gateway.SubmitRun) (runs
 	if err != nil {
 		return runs.Run{}, err
 	}
-	for _, w := range doubts(data) {
+	for _, w := range append(doubts(data), fewSteps(&r.Spec, data)...) {
 		a.say("warning: %s", w)
 	}
 	r.Data = data
@@ -110,6 +110,22 @@ func doubts(d run.Dataset) []string {
 		return []string{fmt.Sprintf("only %s held out: one more right or wrong moves the accuracy by %.0f points", isAre(d.Heldout, "sample"), 100/float64(d.Heldout))}
 	}
 	return nil
+}
+
+// fewBatches is the number of batches of an epoch below which a large batch wastes passes: each is one step of learning.
+const fewBatches = 10
+
+// fewSteps warns of a batch so large that a pass over the data is a handful of steps. Of few data the default batch is no mistake.
+func fewSteps(s *run.Spec, d run.Dataset) []string {
+	if s.Trainer == run.Process || s.Batch <= run.DefaultBatch {
+		return nil
+	}
+	n := (d.Samples + s.Batch - 1) / s.Batch
+	if n >= fewBatches {
+		return nil
+	}
+	return []string{fmt.Sprintf("batch is %d, so that an epoch of %s has %s and the whole run %d: a smaller batch learns more of each pass (the default is %d)",
+		s.Batch, count(d.Samples, "sample"), count(n, "step"), n*s.Epochs, run.DefaultBatch)}
 }
 
 // lonely are the classes with a single row, in order: it is trained on, and no accuracy ever speaks of it.
@@ -155,7 +171,7 @@ func (a *app) upload(ctx context.Context, cl *client, spec *run.Spec) (run.Datas
 	if *spec, err = run.Defaults(*spec); err != nil { // before the file: what is wrong with the spec is not the data's fault
 		return run.Dataset{}, err
 	}
-	data, err := a.store(ctx, cl, spec, packSource)
+	data, err := a.store(ctx, cl, spec, func(spec *run.Spec, w io.Writer) (packed, error) { return packSource(spec, w, a.say) })
 	if err != nil && domain.KindOf(err) != domain.KindNotFound {
 		return data, fmt.Errorf("%s: %w", spec.Data.Path, err)
 	}
@@ -184,8 +200,8 @@ func (a *app) store(ctx context.Context, cl *client, spec *run.Spec, pack func(*
 		return run.Dataset{}, err
 	}
 	a.say("packed %s: %s; sent %s", strings.TrimSpace(spec.Data.Path), p.text, count(sent, "byte"))
-	if p.warning != "" {
-		a.say("warning: %s", p.warning)
+	for _, w := range p.warnings {
+		a.say("warning: %s", w)
 	}
 	return p.facts.Run(id), nil
 }

@@ -77,19 +77,6 @@ func percent(part, whole int64) string {
 	return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(whole))
 }
 
-// size is a number of bytes for people, in powers of 1,000 as links and disks are sold.
-func size(n int64) string {
-	const units = "kMGTPE"
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	x, i := float64(n)/1000, 0
-	for x >= 999.95 && i < len(units)-1 {
-		x, i = x/1000, i+1
-	}
-	return fmt.Sprintf("%.1f %cB", x, units[i])
-}
-
 // listing is the command that shows a list of the API, every page of it: as a table with the rows of each thing, or as JSON.
 func listing[T any](a *app, short, path string, header []string, rowsOf func(T) [][]string) *cobra.Command {
 	return &cobra.Command{Use: "list", Short: short, Args: args(),

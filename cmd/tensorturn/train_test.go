@@ -33,7 +33,7 @@ func trainSpec(t *testing.T, path string, edit func(*run.Spec)) (run.Dataset, tr
 		return run.Dataset{}, trainer.Metrics{}, err
 	}
 	var raw bytes.Buffer
-	p, err := packSource(&spec, &raw)
+	p, err := packSource(&spec, &raw, func(string, ...any) {})
 	if err != nil {
 		return run.Dataset{}, trainer.Metrics{}, err
 	}

@@ -20,7 +20,8 @@ func usageCommand(a *app) *cobra.Command {
 	var asCSV bool
 	c := &cobra.Command{Use: "usage", Short: "what each run, machine and key has used", Args: args(),
 		Long: "Sums up leased slot-seconds, counted samples and steps, bytes up and down, and inference requests, from the log alone.\n" +
-			"Bytes are those of deltas, weights and data as they are stored; what a cut link had to send twice is not counted.",
+			"Bytes are those of deltas, weights and data as they are stored; what a cut link had to send twice is not counted.\n" +
+			"Requests are written down when their minute has passed: they show within 70 s.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if asCSV && a.json {
 				return domain.Invalid(c.CommandPath(), "--csv and --json exclude each other", "give one of them")
@@ -99,7 +100,7 @@ func (a *app) usageTable(r usage.Report) {
 	for _, p := range parts(r) {
 		for _, u := range p.rows {
 			rows = append(rows, []string{p.of, u.ID, u.Name, short(time.Duration(u.SlotSeconds * float64(time.Second))), strconv.FormatInt(u.Samples, 10),
-				strconv.FormatInt(u.Steps, 10), size(u.BytesUp), size(u.BytesDown), strconv.FormatInt(u.Requests, 10)})
+				strconv.FormatInt(u.Steps, 10), domain.FormatSize(u.BytesUp), domain.FormatSize(u.BytesDown), strconv.FormatInt(u.Requests, 10)})
 		}
 	}
 	a.table([]string{"OF", "ID", "NAME", "SLOT TIME", "SAMPLES", "STEPS", "UP", "DOWN", "REQUESTS"}, rows)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"tensorturn/domain"
@@ -20,6 +21,27 @@ type Corpus struct {
 	Text  []byte
 	Files int // files that Text holds, one byte 0 between two
 	Other int // files that hold a byte 0, and are no text
+
+	Largest []TextFile // the few that Text has most of, largest first
+}
+
+// TextFile is a file of a text.
+type TextFile struct {
+	Path  string
+	Bytes int // unpacked
+}
+
+// largestFiles bounds Corpus.Largest.
+const largestFiles = 3
+
+// note keeps the largest files; of equal ones the earlier goes first.
+func (c *Corpus) note(path string, size int) {
+	at := len(c.Largest)
+	for at > 0 && c.Largest[at-1].Bytes < size {
+		at--
+	}
+	c.Largest = slices.Insert(c.Largest, at, TextFile{path, size})
+	c.Largest = c.Largest[:min(len(c.Largest), largestFiles)]
 }
 
 // ReadText reads a file or, in the order of their paths, all files below a folder, but for those that are no text and
@@ -77,6 +99,7 @@ func (c *Corpus) add(root fs.FS, path string) error {
 		c.Text = append(c.Text, 0)
 	}
 	c.Text = append(c.Text, raw...)
+	c.note(path, len(raw))
 	c.Files++
 	return nil
 }

@@ -272,6 +272,8 @@ func seconds(s float64) string {
 		return domain.Figure(s/3600) + " h"
 	case s >= 180:
 		return domain.Figure(s/60) + " min"
+	case s < 0.001: // below a message's own way: digits would say nothing
+		return "under 1 ms"
 	case s < 1:
 		return domain.Figure(s*1000) + " ms"
 	}

@@ -236,6 +236,9 @@ func checkTable(d *Data) error {
 		}
 		return err
 	}
+	if d.Format == FormatText && d.Label != "" && d.Label != DefaultLabel {
+		return domain.Invalid(opSpec, fmt.Sprintf("data.label is %q, but the data is text, which has no column of labels", domain.Clip(d.Label, domain.MaxNameLength)), "remove data.label, or name a CSV file in data.path")
+	}
 	if d.Task != "" || d.Missing != "" || len(d.Categories) > 0 || len(d.Ignore) > 0 || d.Shape != nil || d.Format == FormatText && d.Labels != "" {
 		return domain.Invalid(opSpec, "data has settings of tables, but data.format is "+d.Format, "remove task, missing, categories, ignore, shape and labels")
 	}
@@ -252,12 +255,17 @@ func checkOptimizer(o *Optimizer) error {
 		err = bad("optimizer.clip", o.Clip, fmt.Sprintf("a gradient norm up to %v, or a negative number for no clipping", MaxRate))
 	}
 	if o.Kind == OptimizerSGD {
-		if err == nil && (o.Beta1 != 0 || o.Beta2 != 0) {
-			err = bad("optimizer.beta1, beta2", fmt.Sprintf("%v, %v", o.Beta1, o.Beta2), "nothing with sgd, which has none")
-		}
-		return err
+		return first(err, noBeta("optimizer.beta1", o.Beta1), noBeta("optimizer.beta2", o.Beta2))
 	}
 	return first(err, beta("optimizer.beta1", o.Beta1), beta("optimizer.beta2", o.Beta2))
+}
+
+// noBeta refuses a decay that plain gradient descent has no use for.
+func noBeta(field string, v float64) error {
+	if v == 0 {
+		return nil
+	}
+	return domain.Invalid(opSpec, fmt.Sprintf("%s is %v, and optimizer.kind is sgd, which has none", field, v), "remove "+field+", or set optimizer.kind to adamw")
 }
 
 // beta refuses a decay that is not in [0, 1).
