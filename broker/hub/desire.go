@@ -77,8 +77,8 @@ func (f *fold) mergedFor(m domain.MachineID) []wire.MergedRound {
 	for _, id := range f.worked[m] {
 		s := f.runs[id]
 		round := s.Merged
-		if s.Phase.Ended() && s.Open != nil {
-			round = s.Open.Number
+		if open, _ := s.OpenRound(); s.Phase.Ended() && open > 0 {
+			round = open
 		}
 		out = append(out, wire.MergedRound{Run: id, Round: round})
 	}

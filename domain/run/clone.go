@@ -31,6 +31,10 @@ func (s *State) Clone() *State {
 		e := *s.Evaluation
 		c.Evaluation = &e
 	}
+	if s.Tally != nil {
+		t := *s.Tally
+		c.Tally = &t
+	}
 	c.Leases = make(map[domain.SlotID]*Lease, len(s.Leases))
 	for slot, l := range s.Leases {
 		c.Leases[slot] = l.clone()

@@ -25,15 +25,12 @@ func Evolve(s *State, e event.Envelope) *State {
 	case *Resumed:
 		s.resumed()
 	case *Cancelled:
-		s.Phase, s.Reason = PhaseCancelled, d.Reason
-		clear(s.Late)
+		s.over(PhaseCancelled, d.Reason)
 	case *Failed:
-		s.Phase, s.Reason = PhaseFailed, d.Reason
-		clear(s.Late)
+		s.over(PhaseFailed, d.Reason)
 	case *Completed:
-		s.Phase = PhaseCompleted
 		s.Evaluation = nil
-		clear(s.Late)
+		s.over(PhaseCompleted, s.Reason)
 	case *Initialised:
 		s.Phase, s.Base, s.Layout, s.Params = PhaseTraining, d.Base, d.Layout, d.Params
 		if d.Take != nil {

@@ -127,6 +127,9 @@ func (s *storm) step(i int) {
 func (s *storm) moves(old *run.State, f event.Data) {
 	_, revoked := f.(*run.ContributionRevoked)
 	for c, was := range old.Chunks {
+		if s.state.Tally != nil {
+			break // it has ended: the audit has seen the table a last time
+		}
 		now := s.state.Chunks[c]
 		if was.Status == run.StatusMerged && now != was || !revoked && was.Status == run.StatusContributed && now.Status < was.Status {
 			s.r.Fatalf("%s took chunk %d from %s to %s", f.Line(), c, was.Status, now.Status)

@@ -154,6 +154,9 @@ func show(s *run.State) string {
 	if s.Ensemble != nil {
 		return b.String() + showMembers(s)
 	}
+	if s.Tally != nil {
+		return b.String() + showTally(s)
+	}
 	fmt.Fprintf(&b, "\n  carried %v\n", s.Carried)
 	for _, slot := range s.Slots() {
 		l := s.LeaseOf(slot)
@@ -176,4 +179,19 @@ func show(s *run.State) string {
 		fmt.Fprintf(&b, "  evaluation of round %d wanted, final %v, %d failures\n", e.Round, e.Final, e.Failures)
 	}
 	return b.String()
+}
+
+// showTally draws what an ended run keeps.
+func showTally(s *run.State) string {
+	var b strings.Builder
+	if s.Tally.Round > 0 {
+		fmt.Fprintf(&b, ", round %d was open, accepted: %d", s.Tally.Round, s.Tally.Deltas)
+	}
+	b.WriteString("\n ")
+	for status, n := range s.Counts() {
+		if n > 0 {
+			fmt.Fprintf(&b, " %d %s", n, run.ChunkStatus(status))
+		}
+	}
+	return b.String() + "\n"
 }

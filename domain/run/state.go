@@ -7,7 +7,7 @@ import (
 // Limits of a run.
 const (
 	MaxLeases             = 900     // leases of one run at a time: they must end in one atomic batch with what ends them
-	MaxChunks             = 1 << 20 // chunks over all epochs; the state holds 24 bytes for each
+	MaxChunks             = 1 << 20 // chunks over all epochs; the state holds 24 bytes for each until the run ends
 	MaxRoundChunks        = 1 << 15 // chunks of one round; a RoundOpened event must stay below domain.MaxEventBytes
 	MaxContributions      = 1 << 11 // accepted deltas of one round: RoundMerged names each with some 170 bytes
 	MaxTailLines          = 20      // of what a failed program printed, in the fact
@@ -87,6 +87,7 @@ type State struct {
 	Merged    int // rounds merged
 	Open      *OpenRoundState
 	Leases    map[domain.SlotID]*Lease
+	Tally     *Tally // of a run that has ended, nil before; Chunks, Carried and Open are gone then
 
 	Ensemble *Ensembling // members of an ensemble, nil in a fused run
 

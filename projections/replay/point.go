@@ -104,12 +104,12 @@ func pointOf(id domain.RunID, seq uint64, s *run.State) Point {
 	ledger := s.Ledger()
 	p.Phase, p.Paused, p.Reason, p.Merged, p.Base = s.Phase, s.Paused, s.Reason, s.Merged, s.Base
 	p.Counted, p.Expected = ledger.Counted, ledger.Expected
-	for _, c := range s.Chunks {
-		p.Chunks[c.Status.String()]++
+	for status, n := range s.Counts() {
+		if n > 0 {
+			p.Chunks[run.ChunkStatus(status).String()] = n
+		}
 	}
-	if s.Open != nil {
-		p.Open, p.Deltas = s.Open.Number, len(s.Open.Contributions)
-	}
+	p.Open, p.Deltas = s.OpenRound()
 	if n := len(s.Evaluations); n > 0 {
 		a := s.Evaluations[n-1].Accuracy
 		p.Accuracy = &a
