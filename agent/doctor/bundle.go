@@ -43,18 +43,28 @@ facts.json         program, system, limits, the proxy without user and password
 config.json        addresses, public keys and times of the folder; no secrets
 environment.txt    names of all variables; values only of those that hold no secrets
 files.txt          names, sizes and modes in the folder; no contents
-logs/              the ends of logs, line by line without what looks like a secret
+%s
 
 Keys, seeds, credentials and tokens are left out, and their values are taken out wherever else they stand. What your own
-programs print may hold what only you know to be secret: look through logs/ before you send it.
+programs print may hold what only you know to be secret: look through it before you send it.
 `
+
+// The line of the readme about logs.
+const (
+	logsReadme   = "logs/              the ends of logs, line by line without what looks like a secret"
+	noLogsReadme = "There is no log in it: hub and agent log to standard error. doctor --bundle FILE --log LOG adds a file of it."
+)
 
 // Write writes the archive as tar.gz.
 func (b *Bundle) Write(w io.Writer) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
 	a := &archive{tar: t, at: b.At, room: MaxBundle}
-	a.add("README.txt", bundleReadme)
+	logs := logsReadme
+	if len(b.Logs) == 0 {
+		logs = noLogsReadme
+	}
+	a.add("README.txt", fmt.Sprintf(bundleReadme, logs))
 	a.json("report.json", b.Cleaner.Reports(b.Reports))
 	a.json("facts.json", b.Cleaner.fields(b.Facts))
 	config := make([]map[string]string, 0, len(b.Config))

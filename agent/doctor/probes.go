@@ -15,6 +15,8 @@ type Patient struct {
 	Dir  string
 	Bad  error // why the keys of the folder cannot be read
 
+	Missing bool // the folder is not there
+
 	Hub   string // https URL, empty when none is known
 	CA    []byte // PEM: the only root of the hub's certificate
 	Token string // a join token to be tried, of a machine that has not joined

@@ -22,6 +22,8 @@ func lookKeys(_ context.Context, e *exam) Finding {
 	switch {
 	case e.Bad != nil:
 		return problem(KeysDamaged, e.Bad.Error(), domain.NextOf(e.Bad))
+	case e.Kind == Agent && !e.Joined && e.Missing:
+		return asked(e.Hub == "", NotJoined, "there is no folder "+e.Dir+": this machine has not joined a pool with it", "name the folder of a hub or an agent that is there, or: tensorturn agent join URL --token T --dir "+e.Dir)
 	case e.Kind == Agent && !e.Joined:
 		return asked(e.Hub == "", NotJoined, "this machine has not joined a pool", "tensorturn agent join URL --token T --dir "+e.Dir)
 	}

@@ -75,7 +75,7 @@ func (g *Gateway) identify(secret string) (caller, *Fault) {
 
 // keyOf finds the live key that a secret is.
 func (g *Gateway) keyOf(secret string) (k keys.Key, fault *Fault) {
-	const copied = "copy the whole key, or make one: tensorturn key create"
+	const copied = "copy the whole key: the owner's is in operator.json in the hub's folder, on the hub's machine; others ask the owner for theirs"
 	if secret == "" {
 		return k, &Fault{reasonMissing, "a key is missing", "send it as Authorization: Bearer KEY; the owner's is in the operator.json of the hub's folder"}
 	}

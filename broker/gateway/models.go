@@ -196,7 +196,11 @@ func (g *Gateway) asker(secret string) (v2.Caller, *v2.Fault) {
 	}
 	k, fault := g.keyOf(secret)
 	if fault != nil {
-		return v2.Caller{}, &v2.Fault{Reason: fault.Reason, Why: fault.Why}
+		why := fault.Why
+		if fault.Reason == reasonMissing {
+			why += ": send it as Authorization: Bearer KEY; the pool's owner makes one with: tensorturn key create --model NAME"
+		}
+		return v2.Caller{}, &v2.Fault{Reason: fault.Reason, Why: why}
 	}
 	return v2.Caller{Role: k.Role, Key: k.ID, Model: k.Model, Rate: k.Rate, Per: k.Per}, nil
 }

@@ -97,14 +97,22 @@ func readToken(token, file string) (string, error) {
 		}
 	}
 	if err != nil {
-		return "", domain.NotFound("read join token", plainPathError(err), "")
+		return "", domain.NotFound("read join token", plainPathError(err), "write the token into a file that this user can read, or give - and send it to standard input")
 	}
 	return strings.TrimSpace(string(b)), nil
+}
+
+// hubsFolder refuses a hub's folder where an agent's is wanted.
+func hubsFolder(op, dir string) error {
+	return domain.Conflict(op, dir+" is the folder of a hub", "give the agent a folder of its own with --dir; the hub is started with: tensorturn hub start --dir "+dir)
 }
 
 // loadAgent reads the keys of an agent that has joined.
 func loadAgent(dir string) (*identity.AgentKeys, error) {
 	keys, err := identity.LoadAgentKeys(filepath.Join(dir, agentKeysFile))
+	if domain.KindOf(err) == domain.KindNotFound && isHub(dir) {
+		return nil, hubsFolder("start agent", dir)
+	}
 	if err != nil {
 		return nil, err
 	}

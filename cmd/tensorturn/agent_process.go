@@ -60,8 +60,6 @@ func (o *agentOptions) check() error {
 		return domain.Invalid(op, fmt.Sprintf("--serve is %d", o.room), fmt.Sprintf("give 0 to %d deployed models", wire.MaxHeld))
 	case o.threads < 0:
 		return domain.Invalid(op, fmt.Sprintf("--threads is %d", o.threads), "give a number of threads, or 0 for the cores divided by the slots")
-	case o.cacheBytes < 0:
-		return domain.Invalid(op, fmt.Sprintf("--cache is %d", o.cacheBytes), "give a number of bytes")
 	case o.reconnect < 0:
 		return domain.Invalid(op, fmt.Sprintf("--reconnect is %s", o.reconnect), "give a time such as 2s, or 0 for the default")
 	case o.stopLimit < 0:

@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"tensorturn/agent"
+	"tensorturn/agent/cache"
 	"tensorturn/broker/inference"
 	"tensorturn/domain"
 )
 
 func agentStart(a *app) *cobra.Command {
 	var o agentOptions
-	o.memory = inference.MaxLoadedBytes
+	o.memory, o.cacheBytes = inference.MaxLoadedBytes, cache.DefaultLimit
 	var token, tokenFile, name, hub, logLevel string
 	c := &cobra.Command{Use: "start", Short: "work for the pool until SIGTERM", Args: args(),
 		Long: "Works for the pool this machine has joined. SIGTERM or Ctrl-C lets it contribute what it has trained before it ends.\n" +
@@ -32,7 +33,7 @@ func agentStart(a *app) *cobra.Command {
 				return domain.Conflict("start agent", fmt.Sprintf("this machine joined as %s, and --name %s is given", keys.Name, domain.Clip(name, domain.MaxNameLength)),
 					"leave out --name: a machine gets its name when it joins; to give it another, revoke it and join anew with another folder (--dir)")
 			}
-			if domain.KindOf(err) == domain.KindNotFound && hub != "" {
+			if domain.KindOf(err) == domain.KindNotFound && hub != "" { // of a hub's folder it is a conflict
 				plain, err := readToken(token, tokenFile)
 				if err != nil {
 					return err
@@ -48,7 +49,7 @@ func agentStart(a *app) *cobra.Command {
 	f.StringVar(&hub, "hub", "", "https URL of the hub, to join it when this machine has not joined yet")
 	f.Float64Var(&o.throttle, "throttle", 1, "fraction of its speed at which this machine trains, for trials")
 	f.DurationVar(&o.reconnect, "reconnect", 0, "longest wait before the link is dialled again (2.5s when 0)")
-	f.Int64Var(&o.cacheBytes, "cache", 20<<30, "bytes of data, weights and deltas kept on disk")
+	f.Var((*byteSize)(&o.cacheBytes), "cache", "data, weights and deltas kept on disk at most")
 	f.IntVar(&o.room, "serve", defaultRoom, "deployed models that this machine may hold for predictions, beside its slots; 0 for none")
 	f.Var((*byteSize)(&o.memory), "serve-memory", "memory of all of them")
 	f.StringVar(&o.python, "python", "", "interpreter of your own scripts on this machine (default: the spec's, or python3 on PATH)")

@@ -70,7 +70,11 @@ func (c *client) send(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	return nil, refusal(req.Method+" "+req.URL.Path, resp)
+	err = refusal(req.Method+" "+req.URL.Path, resp)
+	if own, ok := errors.AsType[*domain.Error](err); ok && resp.StatusCode == http.StatusUnauthorized && c.ctx.file != "" {
+		own.Why += " (it was read from " + c.ctx.file + ")"
+	}
+	return nil, err
 }
 
 // get opens a stream; header adds to the request's own.

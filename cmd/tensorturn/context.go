@@ -17,6 +17,8 @@ type operatorContext struct {
 	URL string `json:"url"`
 	Key string `json:"key"`
 	CA  string `json:"ca"` // PEM
+
+	file string // where it was read
 }
 
 // contextPath is the default place of the context: $TENSORTURN_CONTEXT, else the user's configuration folder.
@@ -37,6 +39,7 @@ func loadContext(path string) (operatorContext, error) {
 	if err := json.Unmarshal(b, &c); err != nil || c.URL == "" || c.Key == "" {
 		return c, domain.Invalid("read operator context "+path, "it is not an operator.json", "copy the file that the hub wrote into its directory")
 	}
+	c.file = path
 	return c, nil
 }
 

@@ -64,11 +64,11 @@ func (a *app) doctor(ctx context.Context, o doctorOptions) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	var unwritten error
 	if o.bundle != "" {
-		if err := writeBundle(o, patients, out.Examined); err != nil {
-			return err
+		if unwritten = writeBundle(o, patients, out.Examined); unwritten == nil {
+			out.Bundle = o.bundle
 		}
-		out.Bundle = o.bundle
 	}
 	if a.json {
 		if err := a.object(out); err != nil {
@@ -76,6 +76,13 @@ func (a *app) doctor(ctx context.Context, o doctorOptions) error {
 		}
 	} else {
 		a.showExamined(out)
+	}
+	if out.Bundle != "" && len(o.logs) == 0 {
+		a.say("what hub and agent log goes to standard error and is not in the archive: add a file of it with --log FILE")
+	}
+	if unwritten != nil {
+		a.json = false // the object above is the answer; the error goes to standard error only
+		return unwritten
 	}
 	if !out.Healthy {
 		return withExit(exitFailure, nil) // all is said
@@ -159,6 +166,9 @@ func (o doctorOptions) patient(dir string) (doctor.Patient, error) {
 		return hubPatient(dir), nil
 	}
 	p := doctor.Patient{Kind: doctor.Agent, Dir: dir, MinFree: doctor.AgentFree, Interpreter: o.python, WantSandbox: o.sandbox}
+	if _, err := os.Stat(dir); os.IsNotExist(err) {
+		p.Missing = true
+	}
 	if o.token != "" || o.tokenFile != "" {
 		var err error
 		if p.Token, err = readToken(o.token, o.tokenFile); err != nil {

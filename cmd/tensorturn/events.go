@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tensorturn/domain"
+	"tensorturn/domain/event"
 )
 
 // maxEventLine bounds one line of the stream.
@@ -37,11 +38,14 @@ func eventsCommand(a *app) *cobra.Command {
 	var follow bool
 	c := &cobra.Command{Use: "events", Short: "show what has happened, one line an event; --follow goes on", Args: args(),
 		Long: "Shows the pool's events from the beginning, or from --since, in order. With --json each line is a CloudEvent.\n" +
-			"With --follow it goes on until interrupted, and over restarts of the hub.",
+			"With --follow it goes on until interrupted, and over restarts of the hub; --follow --since now leaves out what has happened before.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			q := url.Values{}
 			if run != "" {
 				q.Set("run", run)
+			}
+			if kind != "" && !event.Kind(kind).Valid() {
+				return domain.Invalid("read --kind", fmt.Sprintf("there is no kind %q", domain.Clip(kind, 40)), "give run, machine or pool")
 			}
 			if kind != "" {
 				q.Set("kind", kind)
@@ -60,7 +64,7 @@ func eventsCommand(a *app) *cobra.Command {
 	f.StringVar(&run, "run", "", "only the events of this run")
 	f.StringVar(&kind, "kind", "", "only events of runs, machines or the pool: run, machine, pool")
 	f.StringVar(&since, "since", "", "begin at a sequence (1200), a time (2026-11-30T12:00:00Z), some time ago (10m), or now")
-	f.BoolVarP(&follow, "follow", "f", false, "go on with what happens")
+	f.BoolVarP(&follow, "follow", "f", false, "after what has happened go on with what happens; with --since now: from now on")
 	return c
 }
 

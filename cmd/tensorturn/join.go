@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -38,14 +39,21 @@ func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, err
 	if err := identity.CheckHubURL(j.hub); err != nil { // before it is saved: a wrong one could never be read again
 		return nil, err
 	}
+	if _, err := os.Stat(filepath.Join(j.dir, agentKeysFile)); err != nil && isHub(j.dir) {
+		return nil, hubsFolder("join", j.dir)
+	}
+	_, err = os.Stat(j.dir)
+	fresh := os.IsNotExist(err)
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return nil, domain.Invalid("join", plainPathError(err), "choose another folder with --dir")
 	}
 	path := filepath.Join(j.dir, agentKeysFile)
 	keys, err := identity.LoadAgentKeys(path)
+	made := false
 	switch {
 	case domain.KindOf(err) == domain.KindNotFound:
 		keys, err = identity.NewAgentKeys(j.hub)
+		made = true
 	case err == nil && keys.Enrolled():
 		err = domain.Conflict("join", "this machine is a member of "+keys.Hub+" already, as "+string(keys.Machine), "start it with: tensorturn agent start"+dirFlag(j.dir)+"; or choose another folder with --dir")
 	case err == nil:
@@ -65,6 +73,12 @@ func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, err
 		reply, err = enrol(ctx, keys, token, j, clock)
 	}
 	if err != nil {
+		if made && !mayHaveJoined(err) { // the key is of no use: what this command made goes away again
+			_ = os.Remove(path)
+			if fresh {
+				_ = os.Remove(j.dir)
+			}
+		}
 		return nil, err
 	}
 	if reply.Namesake != "" {
@@ -73,6 +87,17 @@ func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, err
 	keys.Name = j.name
 	keys.Machine, keys.Credential, keys.CA, keys.HeadKey = reply.Machine, reply.Credential, []byte(reply.CA), reply.HeadKey
 	return keys, keys.Save(path)
+}
+
+// mayHaveJoined reports whether the hub may have taken the machine although its answer is an error: then the key must be kept. A
+// hub that refused, or that was never reached, has not.
+func mayHaveJoined(err error) bool {
+	switch domain.KindOf(err) {
+	case domain.KindInvalid, domain.KindDenied, domain.KindNotFound, domain.KindConflict, domain.KindIntegrity:
+		return false
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return !ok || op.Op != "dial"
 }
 
 // enrol speaks to the hub over a connection that is checked against the token's CA pin before a byte is sent.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -64,7 +65,8 @@ func logRepair(a *app) *cobra.Command {
 	f.StringArrayVar(&o.heads, "head", nil, "a signed head that an agent keeps (its folder's file \"head\"); may be repeated")
 	f.Uint64Var(&o.accept, "accept-loss", 0, "end the log at this record although more was signed: what follows is lost for ever")
 	f.BoolVar(&o.dry, "dry-run", false, "say what would be done and change nothing")
-	f.Int64Var(&o.maxStore, "max-store", 64<<30, "what the hub is started with")
+	o.maxStore = defaultMaxStore
+	f.Var((*byteSize)(&o.maxStore), "max-store", "what the hub is started with")
 	return c
 }
 
@@ -103,6 +105,9 @@ func (a *app) repairLog(ctx context.Context, o repairOptions) (out repaired, err
 // repairWith reads, judges, and only then writes.
 func repairWith(ctx context.Context, keys *identity.Keys, url string, o repairOptions) (out repaired, err error) {
 	unlock, err := embedded.Lock(filepath.Join(o.dir, "store"))
+	if own, ok := errors.AsType[*domain.Error](err); ok && own.Kind == domain.KindConflict {
+		own.Op, own.Next = "repair log", "stop it first: a log is put together again while nobody writes it"
+	}
 	if err != nil {
 		return out, err
 	}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tensorturn/agent/doctor"
 	"tensorturn/domain"
@@ -43,9 +45,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetOut(t.out)
 	root.SetErr(t.err)
 	root.SuggestionsMinimumDistance = 2
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return domain.Invalid(c.CommandPath(), err.Error(), "see: "+c.CommandPath()+" --help")
-	})
+	root.SetFlagErrorFunc(flagError)
 	f := root.PersistentFlags()
 	f.BoolVar(&t.json, "json", false, "print JSON on standard output: one object, or one line each for streams")
 	f.BoolVarP(&t.quiet, "quiet", "q", false, "say nothing on standard error but errors")
@@ -64,6 +64,25 @@ func newRoot(a *app) *cobra.Command {
 		runCommand(a), eventsCommand(a), webhookCommand(a), usageCommand(a), logCommand(a), modelCommand(a), doctorCommand(a), demoCommand(a), drillCommand(a), versionCommand(a),
 	)
 	return root
+}
+
+// examples are values of the kinds of flags, for those who gave something else.
+var examples = map[string]string{
+	"duration": "a time such as 90s, 15m or 36h", "int": "a whole number, such as 3", "int64": "a whole number, such as 3", "uint64": "a whole number, such as 3",
+	"float64": "a number, such as 0.5", "bool": "nothing, or =false",
+}
+
+// flagError says in the flag's own words what is wrong with its value, and how one looks.
+func flagError(c *cobra.Command, err error) error {
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return domain.Invalid(c.CommandPath(), err.Error(), "see: "+c.CommandPath()+" --help")
+	}
+	f := bad.GetFlag()
+	if example, ok := examples[f.Value.Type()]; ok {
+		return domain.Invalid(c.CommandPath(), fmt.Sprintf("--%s is %q", f.Name, domain.Clip(bad.GetValue(), domain.MaxNameLength)), "give "+example)
+	}
+	return domain.Invalid(c.CommandPath(), fmt.Sprintf("--%s: %v", f.Name, bad.Unwrap()), "see: "+c.CommandPath()+" --help")
 }
 
 // client opens the way to the hub.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tensorturn/broker/gateway"
+	"tensorturn/domain"
 	"tensorturn/projections/runs"
 )
 
@@ -91,6 +92,18 @@ func (c *client) run(ctx context.Context, id string) (runs.Run, error) {
 	return r, err
 }
 
+// over says of a run that has ended, by its id, why it cannot be told anything; every other refusal stays as it is.
+func (c *client) over(ctx context.Context, verb, name string, refused error) error {
+	if domain.KindOf(refused) != domain.KindConflict {
+		return refused
+	}
+	r, err := c.run(ctx, name)
+	if err != nil || !r.Phase.Ended() {
+		return refused
+	}
+	return domain.Conflict(verb+" run "+string(r.ID), "it has ended: "+string(r.Phase), "see what it did: tensorturn run show "+string(r.ID)+"; to train again: tensorturn run submit")
+}
+
 func runVerb(a *app, verb, help string) *cobra.Command {
 	var reason string
 	c := &cobra.Command{Use: verb + " RUN", Short: help, Args: args("RUN"),
@@ -101,7 +114,7 @@ func runVerb(a *app, verb, help string) *cobra.Command {
 			}
 			var r runs.Run
 			if err := cl.call(c.Context(), http.MethodPost, "/api/v1/runs/"+url.PathEscape(got[0])+"/"+verb, gateway.Reasoned{Reason: reason}, &r); err != nil {
-				return err
+				return cl.over(c.Context(), verb, got[0], err)
 			}
 			if a.json {
 				return a.object(r)

@@ -82,7 +82,7 @@ const (
 func (a *app) follow(ctx context.Context, cl *client, id domain.RunID) (runs.Run, error) {
 	bar := newBar(a.terminal)
 	defer bar.done()
-	after, silent, pool := uint64(0), time.Duration(0), watchedPool{}
+	after, first, silent, pool := uint64(0), uint64(0), time.Duration(0), watchedPool{}
 	for {
 		r, lines, err := cl.poll(ctx, id, after)
 		if domain.KindOf(err) == domain.KindUnavailable && silent < watchLimit {
@@ -97,13 +97,18 @@ func (a *app) follow(ctx context.Context, cl *client, id domain.RunID) (runs.Run
 			return r, err
 		}
 		after, silent = lines.Last, 0
+		if first == 0 {
+			first = r.LastSeq
+		}
 		for _, l := range lines.Lines {
 			if a.verbose || loudFacts[l.Name] {
 				bar.line(fmt.Sprintf("%s  %s", l.Time.Format("15:04:05"), l.Text))
 			}
 		}
-		if news := pool.look(ctx, a, cl, r); news != "" {
-			bar.line(fmt.Sprintf("%s  %s", time.Now().Format("15:04:05"), news))
+		if after >= first { // what holds now comes after what was before
+			if news := pool.look(ctx, a, cl, r); news != "" {
+				bar.line(fmt.Sprintf("%s  %s", time.Now().Format("15:04:05"), news))
+			}
 		}
 		bar.show(r)
 		if a.stream {

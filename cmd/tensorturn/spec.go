@@ -34,6 +34,9 @@ func loadSpec(path string) (run.Spec, error) {
 		return run.Spec{}, domain.NotFound("read spec", plainPathError(err), "give the path of a YAML file, for example examples/digits.yaml")
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return run.Spec{}, domain.Invalid("read spec "+path, "it is a folder, and a run is submitted by a specification", "give the YAML file in it, for example "+filepath.Join(path, "spec.yaml"))
+	}
 	b, err := io.ReadAll(io.LimitReader(f, maxSpecBytes+1))
 	if err != nil {
 		return run.Spec{}, domain.Invalid("read spec "+path, err.Error(), "")
@@ -58,6 +61,9 @@ func parseSpec(name string, b []byte) (run.Spec, error) {
 	op := "read spec " + name
 	var doc yaml.Node
 	if err := yaml.Unmarshal(b, &doc); err != nil {
+		if line := tabbed(b); line > 0 {
+			return run.Spec{}, domain.Invalid(op, fmt.Sprintf("line %d: a tab stands before its first word, and YAML takes none there", line), "write spaces instead")
+		}
 		return run.Spec{}, domain.Invalid(op, strings.TrimPrefix(err.Error(), "yaml: "), "check indentation and colons")
 	}
 	if doc.Kind == 0 || len(doc.Content) == 0 {
@@ -80,6 +86,17 @@ func parseSpec(name string, b []byte) (run.Spec, error) {
 		return run.Spec{}, domain.Invalid(op, "it holds more than one document", "keep one run in one file")
 	}
 	return spec, noZeros(op, "", doc.Content[0], spec.Trainer)
+}
+
+// tabbed is the first line that is indented with a tab, 0 for none.
+func tabbed(b []byte) (line int) {
+	for text := range bytes.Lines(b) {
+		line++
+		if indent := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]; bytes.ContainsRune(indent, '\t') && len(bytes.TrimSpace(text)) > 0 {
+			return line
+		}
+	}
+	return 0
 }
 
 // knownKeys walks the document beside the type and stops at the first key that the type does not have, or whose value is
