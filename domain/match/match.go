@@ -55,6 +55,13 @@ func (n *Need) Anything() bool {
 	return n.GPU == nil && n.CPU == 0 && n.Memory == "" && n.Disk == "" && len(n.Labels) == 0 && len(n.Machines) == 0 && n.Take == run.Memory{}
 }
 
+// Equal reports whether both ask for the same, so that what was found for one holds for the other.
+func (n *Need) Equal(o *Need) bool {
+	sameGPU := n.GPU == o.GPU || n.GPU != nil && o.GPU != nil && *n.GPU == *o.GPU
+	return sameGPU && n.Take == o.Take && n.Measured == o.Measured && n.CPU == o.CPU && n.Memory == o.Memory && n.Disk == o.Disk &&
+		maps.Equal(n.Labels, o.Labels) && slices.Equal(n.Machines, o.Machines)
+}
+
 // Slot gives why a slot of m does not meet the need, empty when it does. Unknown says that it may once more is known of the machine.
 func (n *Need) Slot(m *Machine, slot int) (why string, unknown bool) {
 	if why := n.named(m); why != "" {
@@ -135,6 +142,9 @@ func (n *Need) gpu(m *Machine, slot int) string {
 	}
 	if part, sharers := share(m, g); !enough(part, n.GPU.Memory.Bytes()) {
 		return fmt.Sprintf("%s, the run wants %s", room(g, part, sharers), domain.FormatSize(n.GPU.Memory.Bytes()))
+	}
+	if n.GPU.Count <= 1 {
+		return "" // it is one itself
 	}
 	alike := 0
 	for i := range m.Vitals.GPUs {

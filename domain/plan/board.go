@@ -18,6 +18,8 @@ const tripsPerSync = 20
 // their effect already drawn in.
 type board struct {
 	r       *run.State
+	snap    *Snapshot // whose slots verdict judges
+	verdict *verdict
 	sync    float64 // seconds between syncs
 	silence float64 // seconds without a word until a machine is suspect
 	trip    float64 // seconds that a reply may take on a slow link
@@ -54,9 +56,9 @@ func (z sizes) sum(cs []domain.ChunkID) float64 {
 	return float64(total)
 }
 
-func newBoard(s *Snapshot, r *run.State, free []bool) *board {
+func newBoard(s *Snapshot, r *run.State, free []bool, v *verdict) *board {
 	b := &board{
-		r: r, sync: s.Timing.Sync.Seconds(), silence: s.Timing.Suspect.Seconds(), trip: s.Timing.Sync.Seconds() / tripsPerSync, ahead: s.Timing.Ahead.Seconds(), age: s.RoundAge[r.ID],
+		r: r, snap: s, verdict: v, sync: s.Timing.Sync.Seconds(), silence: s.Timing.Suspect.Seconds(), trip: s.Timing.Sync.Seconds() / tripsPerSync, ahead: s.Timing.Ahead.Seconds(), age: s.RoundAge[r.ID],
 		size: sizes{n: r.Data.Samples, chunk: r.Spec.Chunk, perEpoch: run.ChunksPerEpoch(r.Spec, r.Data)},
 	}
 	if b.open() {
@@ -67,7 +69,6 @@ func newBoard(s *Snapshot, r *run.State, free []bool) *board {
 		b.workers = append(b.workers, worker{Slot: sl, index: i, free: free[i]})
 	}
 	b.addStrangers()
-	b.match(s.Machines)
 	for i := range b.workers {
 		b.draw(&b.workers[i])
 	}
@@ -101,7 +102,7 @@ func (b *board) draw(w *worker) {
 	if w.Upload == 0 && w.Link > 0 { // until it has sent one
 		w.Upload = min(float64(b.r.Params)*merge.BitsPerValue(merge.Codec(b.r.Spec.Codec))/8/w.Link, run.MaxUpload)
 	}
-	w.free = w.free && l == nil && w.unfit == ""
+	w.free = w.free && l == nil && b.unfit(w) == ""
 	if l != nil && l.Unit == run.UnitMember {
 		b.drawMember(w, l)
 		return

@@ -54,27 +54,47 @@ type Action struct {
 // until there are none; a few calls settle a snapshot. An action that run.Decide refuses is a defect of this package.
 func Next(s Snapshot) []Action {
 	var out []Action
-	s.each(func(b *board, _ []domain.RunID) {
+	s.each(s.mayAct, func(b *board, _ []domain.RunID) {
 		b.plan()
 		out = append(out, b.out...)
 	})
 	return out
 }
 
-// each draws the board of every live run, in the order in which they are served; the free slots that a run keeps are not free on
-// the boards behind it. kept names for each slot the earlier run that keeps it, "" for none.
-func (s *Snapshot) each(look func(b *board, kept []domain.RunID)) {
+// mayAct reports whether any rule could propose something for the run: it holds a lease, its round is open, its members may be
+// overdue, or a slot that it could use is free. Of hundreds that wait for slots most may not, and a board of every slot for each of
+// them, in every step of a hub, would be the dearest thing the hub does.
+func (s *Snapshot) mayAct(r *run.State, free []bool, v *verdict) bool {
+	if len(r.Leases) > 0 || r.Open != nil && !r.Open.Closed || r.Ensemble != nil && r.Spec.Ensemble.Deadline > 0 {
+		return true
+	}
+	for i := range free {
+		if free[i] && v.of(s, i) == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// each draws the board of every live run that is wanted, nil for all, in the order in which they are served; the free slots that a run
+// keeps are not free on the boards behind it. kept names for each slot the earlier run that keeps it, "" for none.
+func (s *Snapshot) each(wanted func(*run.State, []bool, *verdict) bool, look func(b *board, kept []domain.RunID)) {
 	free := make([]bool, len(s.Slots))
 	for i, sl := range s.Slots {
 		free[i] = sl.Free && sl.Usable
 	}
 	kept := make([]domain.RunID, len(s.Slots))
 	before := make([]bool, len(free))
+	var known verdicts
 	for _, r := range s.ordered() {
 		if r.Phase.Ended() {
 			continue
 		}
-		b := newBoard(s, r, free)
+		v := known.on(s, r)
+		if wanted != nil && !wanted(r, free, v) {
+			continue
+		}
+		b := newBoard(s, r, free, v)
 		look(b, kept)
 		copy(before, free)
 		b.reserve(free)

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -112,6 +113,9 @@ func (s *story) settle() []string {
 	var lines []string
 	for range maxCalls {
 		actions := plan.Next(s.snapshot())
+		if all := plan.NextOfAll(s.snapshot()); !reflect.DeepEqual(all, actions) {
+			s.t.Fatalf("a run that was left out may act:\n%#v\nwithout leaving any out\n%#v", actions, all)
+		}
 		if len(actions) == 0 {
 			s.check()
 			return lines

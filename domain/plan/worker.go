@@ -11,7 +11,6 @@ import (
 type worker struct {
 	Slot
 	index   int     // in Snapshot.Slots, -1 when the pool does not know the slot any more
-	unfit   string  // why it does not meet the run's requirements, empty when it does
 	free    bool    // may be granted a lease of this run
 	mine    bool    // holds a lease of this run
 	train   bool    // holds a train lease of the open round
