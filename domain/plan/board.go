@@ -28,7 +28,7 @@ type board struct {
 	known   bool    // some speed is known; otherwise every speed is 1 and times are in samples
 	rated   bool    // benchmarks of more than one slot are known: without any speed, these are in proportion to them, 1 on the mean
 	size    sizes
-	workers []worker // every slot of the pool and every slot with a lease, ordered by id
+	workers []worker // ordered by id
 	pool    []domain.ChunkID
 	granted int // members handed out in this call
 	out     []Action
@@ -56,23 +56,32 @@ func (z sizes) sum(cs []domain.ChunkID) float64 {
 	return float64(total)
 }
 
-func newBoard(s *Snapshot, r *run.State, free []bool, v *verdict) *board {
+// newBoard draws the slots that the run may work with: free ones that meet its requirements, and those that hold its leases. whole draws
+// all, for those who ask why the others do nothing.
+func newBoard(s *Snapshot, r *run.State, free []bool, k *known, whole bool) *board {
 	b := &board{
-		r: r, snap: s, verdict: v, sync: s.Timing.Sync.Seconds(), silence: s.Timing.Suspect.Seconds(), trip: s.Timing.Sync.Seconds() / tripsPerSync, ahead: s.Timing.Ahead.Seconds(), age: s.RoundAge[r.ID],
+		r: r, snap: s, verdict: k.verdict(s, r), sync: s.Timing.Sync.Seconds(), silence: s.Timing.Suspect.Seconds(), trip: s.Timing.Sync.Seconds() / tripsPerSync, ahead: s.Timing.Ahead.Seconds(), age: s.RoundAge[r.ID],
 		size: sizes{n: r.Data.Samples, chunk: r.Spec.Chunk, perEpoch: run.ChunksPerEpoch(r.Spec, r.Data)},
 	}
 	if b.open() {
 		b.pool = r.Open.Pool
 	}
-	for i, sl := range s.Slots {
-		sl.Speed, sl.Upload = run.KnownSpeed(sl.Speed), run.KnownUpload(sl.Upload)
-		b.workers = append(b.workers, worker{Slot: sl, index: i, free: free[i]})
+	b.workers = k.workers[:0]
+	for i := range s.Slots {
+		sl := &s.Slots[i]
+		if !whole && r.Leases[sl.ID] == nil && !(free[i] && b.verdict.of(s, i) == "") {
+			continue
+		}
+		w := worker{Slot: *sl, index: i, free: free[i]}
+		w.Speed, w.Upload = run.KnownSpeed(sl.Speed), run.KnownUpload(sl.Upload)
+		b.workers = append(b.workers, w)
 	}
 	b.addStrangers()
+	k.workers = b.workers
 	for i := range b.workers {
 		b.draw(&b.workers[i])
 	}
-	b.reckon()
+	b.reckon(k.pace(s, onCPU(r)))
 	b.bound()
 	return b
 }

@@ -32,7 +32,7 @@ const maxIdleRuns = 4
 // Places says for every slot of the snapshot what it is to a run, by the rules that Next plans by; nil when there is no such run.
 func Places(s Snapshot, id domain.RunID) []Place {
 	var out []Place
-	s.each(nil, func(b *board, kept []domain.RunID) {
+	s.each(true, func(b *board, kept []domain.RunID) {
 		if b.r.ID == id {
 			out = b.places(&s, kept)
 		}
@@ -44,7 +44,7 @@ func Places(s Snapshot, id domain.RunID) []Place {
 func Idle(s Snapshot, m domain.MachineID) []Place {
 	held := s.holders()
 	reasons := make([]idling, len(s.Slots))
-	s.each(nil, func(b *board, kept []domain.RunID) {
+	s.each(true, func(b *board, kept []domain.RunID) {
 		for i := range b.workers {
 			w := &b.workers[i]
 			if w.index < 0 || w.ID.Machine() != m || held[w.ID] != "" {

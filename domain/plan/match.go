@@ -43,13 +43,28 @@ func (v *verdict) of(s *Snapshot, i int) string {
 	return v.why[i]
 }
 
-// verdicts are those of one plan. Runs that wait often ask for the same: a sweep over learning rates does.
-type verdicts []*verdict
+// known is what one plan has found out of the pool's slots and need not find out again for the next run.
+type known struct {
+	verdicts []*verdict // runs that wait often ask for the same: a sweep over learning rates does
+	paces    [2]*pace   // of trainers that know GPUs, and of those that do not
+	workers  []worker   // room for the next board's: nobody looks at two boards
+}
 
-// on gives the verdict of what the run needs.
-func (vs *verdicts) on(s *Snapshot, r *run.State) *verdict {
+func (k *known) pace(s *Snapshot, onCPU bool) *pace {
+	p := &k.paces[0]
+	if onCPU {
+		p = &k.paces[1]
+	}
+	if *p == nil {
+		*p = paceOf(s.Slots, onCPU)
+	}
+	return *p
+}
+
+// verdict gives the one of what the run needs.
+func (k *known) verdict(s *Snapshot, r *run.State) *verdict {
 	need := match.Of(&r.Spec, &r.Data, r.Take)
-	for _, v := range *vs {
+	for _, v := range k.verdicts {
 		if v.need.Equal(&need) {
 			return v
 		}
@@ -58,7 +73,7 @@ func (vs *verdicts) on(s *Snapshot, r *run.State) *verdict {
 	if !v.any {
 		v.why, v.judged = make([]string, len(s.Slots)), make([]bool, len(s.Slots))
 	}
-	*vs = append(*vs, v)
+	k.verdicts = append(k.verdicts, v)
 	return v
 }
 

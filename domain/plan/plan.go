@@ -54,7 +54,7 @@ type Action struct {
 // until there are none; a few calls settle a snapshot. An action that run.Decide refuses is a defect of this package.
 func Next(s Snapshot) []Action {
 	var out []Action
-	s.each(s.mayAct, func(b *board, _ []domain.RunID) {
+	s.each(false, func(b *board, _ []domain.RunID) {
 		b.plan()
 		out = append(out, b.out...)
 	})
@@ -64,10 +64,11 @@ func Next(s Snapshot) []Action {
 // mayAct reports whether any rule could propose something for the run: it holds a lease, its round is open, its members may be
 // overdue, or a slot that it could use is free. Of hundreds that wait for slots most may not, and a board of every slot for each of
 // them, in every step of a hub, would be the dearest thing the hub does.
-func (s *Snapshot) mayAct(r *run.State, free []bool, v *verdict) bool {
+func (s *Snapshot) mayAct(r *run.State, free []bool, k *known) bool {
 	if len(r.Leases) > 0 || r.Open != nil && !r.Open.Closed || r.Ensemble != nil && r.Spec.Ensemble.Deadline > 0 {
 		return true
 	}
+	v := k.verdict(s, r)
 	for i := range free {
 		if free[i] && v.of(s, i) == "" {
 			return true
@@ -76,25 +77,25 @@ func (s *Snapshot) mayAct(r *run.State, free []bool, v *verdict) bool {
 	return false
 }
 
-// each draws the board of every live run that is wanted, nil for all, in the order in which they are served; the free slots that a run
-// keeps are not free on the boards behind it. kept names for each slot the earlier run that keeps it, "" for none.
-func (s *Snapshot) each(wanted func(*run.State, []bool, *verdict) bool, look func(b *board, kept []domain.RunID)) {
+// each draws the board of every live run that may act, of all of them and with every slot when they are wanted whole, in the order in
+// which they are served; the free slots that a run keeps are not free on the boards behind it. kept names for each slot the earlier run
+// that keeps it, "" for none.
+func (s *Snapshot) each(whole bool, look func(b *board, kept []domain.RunID)) {
 	free := make([]bool, len(s.Slots))
 	for i, sl := range s.Slots {
 		free[i] = sl.Free && sl.Usable
 	}
 	kept := make([]domain.RunID, len(s.Slots))
 	before := make([]bool, len(free))
-	var known verdicts
+	k := &known{}
 	for _, r := range s.ordered() {
 		if r.Phase.Ended() {
 			continue
 		}
-		v := known.on(s, r)
-		if wanted != nil && !wanted(r, free, v) {
+		if !whole && !s.mayAct(r, free, k) {
 			continue
 		}
-		b := newBoard(s, r, free, v)
+		b := newBoard(s, r, free, k, whole)
 		look(b, kept)
 		copy(before, free)
 		b.reserve(free)

@@ -13,7 +13,7 @@ import (
 )
 
 // crowd is a pool of 64 machines of 8 slots whose first run holds every slot but one of a CPU, while others wait for a GPU.
-func crowd(b *testing.B, waiting int) plan.Snapshot {
+func crowd(b tester, waiting int) plan.Snapshot {
 	s := newStory(b, 120*time.Second)
 	var machines []match.Machine
 	for m := range 64 {
@@ -48,6 +48,17 @@ func crowd(b *testing.B, waiting int) plan.Snapshot {
 	snap := s.snapshot()
 	snap.Machines = machines
 	return snap
+}
+
+// Runs that cannot get a slot draw no board: a plan takes as much memory with a hundred of them as with none.
+func TestWaitingCostsNoBoard(t *testing.T) {
+	allocs := func(waiting int) float64 {
+		snap := crowd(t, waiting)
+		return testing.AllocsPerRun(10, func() { plan.Next(snap) })
+	}
+	if none, many := allocs(0), allocs(100); many > none+2 {
+		t.Errorf("%v allocations with a hundred runs waiting, %v with none", many, none)
+	}
 }
 
 // BenchmarkWaiting is one call of a hub's step while runs wait for slots: it must not cost what runs times slots do.

@@ -28,42 +28,60 @@ type worker struct {
 	left    float64          // samples the member has still to see
 }
 
-// reckon settles the speeds to plan with. An unknown one follows from the slot's benchmark and from what the known ones make of theirs,
-// else it is the mean of the known. A chunk that takes longer than the speed says bounds the speed from above: a hanging slot gets
-// slower by the second.
-func (b *board) reckon() {
-	sum, n := 0.0, 0
-	rated, power := 0.0, 0.0 // speed and power of those that have both
-	all, benched := 0.0, 0   // power of those that have one
-	for i := range b.workers {
-		w := &b.workers[i]
-		if w.power = w.Power.Own; b.r.Spec.Trainer != run.Process {
-			w.power = w.Power.CPU
+// pace is what the pool's slots are known to do, summed in their order.
+type pace struct {
+	sum          float64 // of the known speeds
+	n            int     // of them
+	rated, power float64 // speed and power of those that have both
+	all          float64 // power of those that have one
+	benched      int     // of them
+}
+
+// paceOf sums over every slot of the pool, whoever it works for.
+func paceOf(slots []Slot, onCPU bool) *pace {
+	p := &pace{}
+	for i := range slots {
+		speed, power := run.KnownSpeed(slots[i].Speed), slots[i].Power.of(onCPU)
+		if power > 0 {
+			p.all, p.benched = p.all+power, p.benched+1
 		}
-		if w.power > 0 {
-			all, benched = all+w.power, benched+1
-		}
-		if w.Speed > 0 {
-			sum, n = sum+w.Speed, n+1
-			if w.power > 0 {
-				rated, power = rated+w.Speed, power+w.power
+		if speed > 0 {
+			p.sum, p.n = p.sum+speed, p.n+1
+			if power > 0 {
+				p.rated, p.power = p.rated+speed, p.power+power
 			}
 		}
 	}
-	b.known, b.rated = n > 0, benched > 1
+	return p
+}
+
+// of is the power that a trainer has which knows a GPU, or none.
+func (p Power) of(onCPU bool) float64 {
+	if onCPU {
+		return p.CPU
+	}
+	return p.Own
+}
+
+// reckon settles the speeds to plan with. An unknown one follows from the slot's benchmark and from what the known ones make of theirs,
+// else it is the mean of the known. A chunk that takes longer than the speed says bounds the speed from above: a hanging slot gets
+// slower by the second.
+func (b *board) reckon(p *pace) {
+	b.known, b.rated = p.n > 0, p.benched > 1
 	for i := range b.workers {
 		w := &b.workers[i]
+		w.power = w.Power.of(onCPU(b.r))
 		switch {
 		case w.Speed > 0:
 			w.speed = w.Speed
-		case b.known && w.power > 0 && power > 0:
-			w.speed = min(max(w.power*(rated/power), run.MinSpeed), run.MaxSpeed)
+		case b.known && w.power > 0 && p.power > 0:
+			w.speed = min(max(w.power*(p.rated/p.power), run.MinSpeed), run.MaxSpeed)
 		case b.known:
-			w.speed = sum / float64(n)
+			w.speed = p.sum / float64(p.n)
 		default:
 			w.speed, w.Busy, w.Shown = 1, 0, 0 // seconds mean nothing where times are in samples
 			if b.rated && w.power > 0 {
-				w.speed = max(w.power*(float64(benched)/all), run.MinSpeed)
+				w.speed = max(w.power*(float64(p.benched)/p.all), run.MinSpeed)
 			}
 			continue
 		}
@@ -72,6 +90,9 @@ func (b *board) reckon() {
 		}
 	}
 }
+
+// onCPU reports whether the run's trainer knows no GPU.
+func onCPU(r *run.State) bool { return r.Spec.Trainer != run.Process }
 
 // able reports whether w may be given chunks: it can begin them without a contribution in between.
 func (b *board) able(w *worker) bool {
