@@ -366,17 +366,7 @@ func TestReplayedThenCommitted(t *testing.T) {
 func TestUnknownOutcomeIsGivenOutLater(t *testing.T) {
 	w := newWorld(t)
 	w.enrol("a", 1, 5)
-	failed := false
-	w.log.SetFault(func(op memory.Op) memory.Fault {
-		switch {
-		case op == memory.OpAppend && !failed:
-			failed = true
-			return memory.FailAfter
-		case failed && (op == memory.OpLast || op == memory.OpRead):
-			return memory.FailBefore
-		}
-		return memory.None
-	})
+	w.log.SetFault(storedUnheard())
 	err := w.do(event.KindMachine, "a", machine.Drain{})
 	if domain.KindOf(err) != domain.KindUnavailable {
 		t.Fatalf("the caller was told %v", err)
@@ -419,17 +409,7 @@ func TestClosedLinkMakesSuspect(t *testing.T) {
 func TestRevokedIsCutOffLater(t *testing.T) {
 	w := newWorld(t)
 	w.enrol("a", 1, 5)
-	failed := false
-	w.log.SetFault(func(op memory.Op) memory.Fault {
-		switch {
-		case op == memory.OpAppend && !failed:
-			failed = true
-			return memory.FailAfter
-		case failed && (op == memory.OpLast || op == memory.OpRead):
-			return memory.FailBefore
-		}
-		return memory.None
-	})
+	w.log.SetFault(storedUnheard())
 	if err := w.do(event.KindMachine, "a", machine.Revoke{Reason: "sold"}); domain.KindOf(err) != domain.KindUnavailable {
 		t.Fatalf("the caller was told %v", err)
 	}
@@ -441,6 +421,21 @@ func TestRevokedIsCutOffLater(t *testing.T) {
 		}
 	}
 	t.Error("the revoked machine is not cut off")
+}
+
+// storedUnheard stores the next append, and nobody can read that it did.
+func storedUnheard() func(memory.Op) memory.Fault {
+	failed := false
+	return func(op memory.Op) memory.Fault {
+		switch {
+		case op == memory.OpAppend && !failed:
+			failed = true
+			return memory.FailAfter
+		case failed && (op == memory.OpLast || op == memory.OpRead):
+			return memory.FailBefore
+		}
+		return memory.None
+	}
 }
 
 func once(f memory.Fault) func(memory.Op) memory.Fault {
