@@ -230,31 +230,31 @@ func TestAgentWholeStory(t *testing.T) {
 	}
 }
 
-// stubTrainer wraps the real one and lets a test step in before each chunk.
-type stubTrainer struct {
+// hookedTrainer wraps the real one and lets a test step in before each chunk.
+type hookedTrainer struct {
 	trainer.Trainer
 	before func(ctx context.Context, c domain.ChunkID) error
 	closed func()
 }
 
-func (s *stubTrainer) Train(ctx context.Context, c domain.ChunkID, progress func(trainer.Progress)) (trainer.Result, error) {
+func (s *hookedTrainer) Train(ctx context.Context, c domain.ChunkID, progress func(trainer.Progress)) (trainer.Result, error) {
 	if err := s.before(ctx, c); err != nil {
 		return trainer.Result{}, err
 	}
 	return s.Trainer.Train(ctx, c, progress)
 }
 
-func (s *stubTrainer) Close() error {
+func (s *hookedTrainer) Close() error {
 	if s.closed != nil {
 		s.closed()
 	}
 	return s.Trainer.Close()
 }
 
-func stub(before func(ctx context.Context, c domain.ChunkID) error, closed func()) trainer.Factory {
+func hooked(before func(ctx context.Context, c domain.ChunkID) error, closed func()) trainer.Factory {
 	return func(ctx context.Context, job trainer.Job) (trainer.Trainer, error) {
 		t, err := builtin.Open(ctx, job)
-		return &stubTrainer{Trainer: t, before: before, closed: closed}, err
+		return &hookedTrainer{Trainer: t, before: before, closed: closed}, err
 	}
 }
 
@@ -265,7 +265,7 @@ func TestAgentReportsTaskErrors(t *testing.T) {
 		"panic": func(context.Context, domain.ChunkID) error { panic("the sky fell") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 1, stub(before, nil), nil)
+			r := newRig(t, 1, hooked(before, nil), nil)
 			if err := r.agent.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -306,7 +306,7 @@ func TestAgentAbandonsMidChunk(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	r := newRig(t, 1, stub(before, func() {
+	r := newRig(t, 1, hooked(before, func() {
 		select {
 		case closed <- struct{}{}:
 		default:
@@ -331,7 +331,7 @@ func TestAgentComputesThroughAnOutage(t *testing.T) {
 	trained := 0
 	all := make(chan struct{})
 	var r *rig
-	r = newRig(t, 1, stub(func(_ context.Context, c domain.ChunkID) error {
+	r = newRig(t, 1, hooked(func(_ context.Context, c domain.ChunkID) error {
 		mu.Lock()
 		defer mu.Unlock()
 		trained++

@@ -57,6 +57,25 @@ func TestWordsAreRefused(t *testing.T) {
 	}
 }
 
+// filled packs a table of two columns and a label with its gaps filled, and gives the training rows as they are read.
+func filled(t *testing.T, text string) (Facts, []float32) {
+	t.Helper()
+	table, err := ParseCSV(strings.NewReader(text), CSVOptions{FillMean: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, raw := pack(t, table, 0.25, 1)
+	set, err := Open(bytes.NewReader(raw), int64(len(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y := make([]float32, f.Samples*2), make([]int, f.Samples)
+	if err := set.Rows(numbers(f.Samples), x, y); err != nil {
+		t.Fatal(err)
+	}
+	return f, x
+}
+
 // The mean is the training part's alone, and the packed value of a gap is 0, the mean.
 func TestGapsAreFilledByTheTrainingMean(t *testing.T) {
 	var text strings.Builder
@@ -71,19 +90,7 @@ func TestGapsAreFilledByTheTrainingMean(t *testing.T) {
 		}
 		text.WriteString(a + ",?," + string("pq"[i%2]) + "\n")
 	}
-	table, err := ParseCSV(strings.NewReader(text.String()), CSVOptions{FillMean: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, raw := pack(t, table, 0.25, 1)
-	set, err := Open(bytes.NewReader(raw), int64(len(raw)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, y := make([]float32, f.Samples*2), make([]int, f.Samples)
-	if err := set.Rows(numbers(f.Samples), x, y); err != nil {
-		t.Fatal(err)
-	}
+	f, x := filled(t, text.String())
 	var sum float64
 	zeros := 0
 	for i := range f.Samples {
@@ -111,19 +118,7 @@ func TestGapsOfAConstantColumnStayConstant(t *testing.T) {
 		}
 		fmt.Fprintf(&text, "%s,%d,%c\n", a, i, "pq"[i%2])
 	}
-	table, err := ParseCSV(strings.NewReader(text.String()), CSVOptions{FillMean: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, raw := pack(t, table, 0.25, 1)
-	set, err := Open(bytes.NewReader(raw), int64(len(raw)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, y := make([]float32, f.Samples*2), make([]int, f.Samples)
-	if err := set.Rows(numbers(f.Samples), x, y); err != nil {
-		t.Fatal(err)
-	}
+	f, x := filled(t, text.String())
 	for i := range f.Samples {
 		if math.Abs(float64(x[2*i])) > 1e-6 {
 			t.Errorf("row %d of a constant column is packed as %v", i, x[2*i])
