@@ -154,13 +154,13 @@ func listenAt(listen, publicURL string) string {
 
 // absolute makes the paths such that a start from another folder finds the same files.
 func (o *hubOptions) absolute() error {
-	for _, p := range []*string{&o.certFile, &o.keyFile} {
+	for _, p := range []*string{&o.dir, &o.certFile, &o.keyFile} {
 		if *p == "" {
 			continue
 		}
 		abs, err := filepath.Abs(*p)
 		if err != nil {
-			return domain.Invalid("start hub", plainPathError(err), "give --tls-cert and --tls-key as whole paths")
+			return domain.Invalid("start hub", plainPathError(err), "give --dir, --tls-cert and --tls-key as whole paths")
 		}
 		*p = abs
 	}
