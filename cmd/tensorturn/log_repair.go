@@ -47,7 +47,9 @@ func logRepair(a *app) *cobra.Command {
 		Long: "For a stopped hub whose log is damaged. Follows the hash chain through the hub's own store and every --from: a copy of the hub's\n" +
 			"folder, runs taken out with log export, or all records saved with: curl -H \"Authorization: Bearer KEY\" https://HUB/api/v1/log > log.jsonl\n" +
 			"The result must contain the position kept beside the store and each --head: the file \"head\" of an agent's folder. When\n" +
-			"more was signed than can be found nothing is written: those events were acknowledged. The damaged stream is kept.",
+			"more was signed than can be found nothing is written: those events were acknowledged. The damaged stream is kept in a folder damaged-TIME,\n" +
+			"which may be a --from of the next repair; with --accept-loss the feed is kept there as well and made anew. A batch that a power cut left\n" +
+			"stored in part, and of which nobody was told, needs none of this: the hub takes it out when it starts.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := a.repairLog(c.Context(), o)
 			if err != nil {
@@ -61,7 +63,7 @@ func logRepair(a *app) *cobra.Command {
 		}}
 	f := c.Flags()
 	f.StringVar(&o.dir, "dir", hubDir(), "folder of the stopped hub")
-	f.StringArrayVar(&o.from, "from", nil, "a copy of the hub's folder, a file of log export, or one of records; may be repeated")
+	f.StringArrayVar(&o.from, "from", nil, "a copy of the hub's folder, what a repair put aside, a file of log export, or one of records; may be repeated")
 	f.StringArrayVar(&o.heads, "head", nil, "a signed head that an agent keeps (its folder's file \"head\"); may be repeated")
 	f.Uint64Var(&o.accept, "accept-loss", 0, "end the log at this record although more was signed: what follows is lost for ever")
 	f.BoolVar(&o.dry, "dry-run", false, "say what would be done and change nothing")
