@@ -68,6 +68,13 @@ func (h *Hub) start(ctx context.Context) error {
 // startServer starts a server on the store and waits until it has recovered. One that did not come up is left for
 // stopServer.
 func (h *Hub) startServer(ctx context.Context) error {
+	mended, err := MendStore(h.opts.StoreDir)
+	for _, m := range mended {
+		h.opts.Logger.Warn().Str("found", m).Msg("the store was damaged and is mended as far as that goes")
+	}
+	if err != nil {
+		return domain.Unavailable("start the store", "its files cannot be looked at", "look at the disk", err)
+	}
 	so, err := h.serverOptions()
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -18,7 +17,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"tensorturn/broker/hub"
-	"tensorturn/broker/identity"
 	"tensorturn/broker/snapshot"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
@@ -27,11 +25,13 @@ import (
 )
 
 // corruption changes bytes of a stopped hub's folder at random, one place at a time on a fresh copy, starts the hub's own code
-// on it, and judges the outcome. Two fifths of the changes are in events, three tenths in live blobs, the rest anywhere else.
+// on it, and judges the outcome. Two fifths of the changes are in events, three tenths in live blobs, a tenth in what the server
+// writes before each record of any stream, and the rest anywhere.
 func corruption(o options, bin string) error {
 	return kit.InBed(os.Stderr, func(b *kit.Bed) {
 		w := newWorld(b, bin, false, o.seed)
 		p := w.patient()
+		p.seed = o.seed
 		out := map[string]int{}
 		var first []string
 		began := time.Now()
@@ -67,123 +67,6 @@ func corruption(o options, bin string) error {
 			b.Errorf("the control finds nothing wrong: the experiment shows nothing")
 		}
 	})
-}
-
-// patient is the store that is changed, and what must be seen of it.
-type patient struct {
-	w      *world
-	dir    string // store and snapshots as the hub's own code left them
-	keys   *identity.Keys
-	known  hub.Position
-	events []event.Envelope
-	ids    []string // id and digest of each record
-	state  string   // of the runs, as JSON
-	blobs  []domain.Digest
-	places map[string][]place // by file below dir
-	files  []string
-	blind  bool
-}
-
-// place is where a record's or an object's bytes lie in a file.
-type place struct {
-	from, to int64
-	seq      uint64        // of an event
-	blob     domain.Digest // of an object
-}
-
-// patient makes a short run and stops everything in good order.
-func (w *world) patient() *patient {
-	w.up("a", "b")
-	id := w.submit(4)
-	w.ended(id)
-	for _, a := range w.agents {
-		a.Stop(kit.Patience)
-	}
-	w.Hub.Stop(kit.Patience)
-	keys, _, err := identity.OpenOrCreate(filepath.Join(w.HubDir(), "keys"), identity.Options{PublicURL: w.URL, Now: time.Now()})
-	w.Must(err)
-	p := &patient{w: w, dir: filepath.Join(w.TempDir(), "patient"), keys: keys, places: map[string][]place{}}
-	w.Must(offline.Copy(w.HubDir(), p.dir))
-	if seq, digest, ok := keptHead(filepath.Join(w.HubDir(), "log.head")); ok {
-		p.known = hub.Position{Seq: seq, Digest: digest}
-	}
-	seen, err := p.look(p.dir) // and leave a snapshot behind
-	w.Must(err)
-	w.Must(seen.bad)
-	p.events, p.ids, p.state = seen.events, seen.ids, seen.state
-	live := map[domain.Digest]bool{}
-	for _, e := range p.events {
-		for _, d := range named(e) {
-			live[d] = true
-		}
-	}
-	s, err := offline.Open(context.Background(), p.dir)
-	w.Must(err)
-	for d := range live {
-		for _, o := range w.partsOf(s, d) {
-			p.blobs = append(p.blobs, o)
-		}
-	}
-	slices.Sort(p.blobs)
-	p.blobs = slices.Compact(p.blobs)
-	objects := map[domain.Digest][]byte{}
-	for _, d := range p.blobs {
-		objects[d], err = s.Blobs.Get(context.Background(), d)
-		w.Must(err)
-	}
-	records := map[uint64][]byte{}
-	for rec, err := range s.Log.Read(context.Background(), 1) {
-		w.Must(err)
-		records[rec.Seq] = rec.Data
-	}
-	s.Close()
-	p.locate(records, objects)
-	return p
-}
-
-// partsOf is the blob's manifest and its parts.
-func (w *world) partsOf(s *offline.Store, d domain.Digest) []domain.Digest {
-	text, err := s.Blobs.Get(context.Background(), d)
-	w.Must(err)
-	m, err := parseManifest(text)
-	w.Must(err)
-	return append([]domain.Digest{d}, m...)
-}
-
-// locate finds where each record and each object lies.
-func (p *patient) locate(records map[uint64][]byte, objects map[domain.Digest][]byte) {
-	p.w.Must(filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		rel, err := filepath.Rel(p.dir, path)
-		if err != nil {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		if err != nil || len(b) == 0 {
-			return err
-		}
-		p.files = append(p.files, rel)
-		switch {
-		case strings.Contains(rel, "/EVENTS/msgs/") && strings.HasSuffix(rel, ".blk"):
-			for seq, data := range records {
-				if at := bytes.Index(b, data); at >= 0 {
-					p.places[rel] = append(p.places[rel], place{from: int64(at), to: int64(at + len(data)), seq: seq})
-				}
-			}
-		case strings.Contains(rel, "/OBJ_BLOBS/msgs/") && strings.HasSuffix(rel, ".blk"):
-			for d, data := range objects {
-				if at := bytes.Index(b, data); at >= 0 && len(data) > 0 {
-					p.places[rel] = append(p.places[rel], place{from: int64(at), to: int64(at + len(data)), blob: d})
-				}
-			}
-		}
-		return nil
-	}))
-	for _, ps := range p.places {
-		slices.SortFunc(ps, func(a, b place) int { return int(a.from - b.from) })
-	}
 }
 
 // seen is what the hub's code makes of a store.
@@ -258,7 +141,7 @@ func stateText(c *hub.Core) string {
 
 // change makes the i-th change and judges what comes of it.
 func (p *patient) change(i int) (what, verdict, why string) {
-	rng := rand.New(rand.NewPCG(uint64(i), 11))
+	rng := rand.New(rand.NewPCG(uint64(i), p.seed))
 	dir, err := os.MkdirTemp("", "tensorturn-change-")
 	p.w.Must(err)
 	defer os.RemoveAll(dir)
@@ -288,12 +171,17 @@ type aimed struct {
 // aim draws a place.
 func (p *patient) aim(rng *rand.Rand, dir string) (aimed, int64) {
 	draw := rng.IntN(10)
-	if draw < 7 {
+	if draw < 8 {
 		var all []aimed
 		for _, f := range p.files {
 			for _, x := range p.places[f] {
-				if (draw < 4) == (x.seq > 0) {
-					all = append(all, aimed{map[bool]string{true: "event", false: "live blob"}[x.seq > 0], filepath.Join(dir, f), x})
+				if draw < 7 && (draw < 4) == (x.seq > 0) {
+					all = append(all, aimed{kind(x), filepath.Join(dir, f), x})
+				}
+			}
+			for _, x := range p.heads[f] {
+				if draw == 7 {
+					all = append(all, aimed{"record's head", filepath.Join(dir, f), x})
 				}
 			}
 		}
@@ -310,12 +198,19 @@ func (p *patient) aim(rng *rand.Rand, dir string) (aimed, int64) {
 		a := aimed{what: "elsewhere", file: filepath.Join(dir, f)}
 		for _, x := range p.places[f] {
 			if at >= x.from && at < x.to {
-				a.place = x
-				a.what = map[bool]string{true: "event", false: "live blob"}[x.seq > 0]
+				a.place, a.what = x, kind(x)
 			}
 		}
 		return a, at
 	}
+}
+
+// kind is what lies at the place of a record or an object.
+func kind(x place) string {
+	if x.seq > 0 {
+		return "event"
+	}
+	return "live blob"
 }
 
 // damage changes a byte, some bytes, or cuts the file, and says what it did.

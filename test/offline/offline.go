@@ -19,6 +19,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"tensorturn/broker"
+	"tensorturn/broker/embedded"
 	"tensorturn/broker/jetstream"
 	"tensorturn/domain"
 	"tensorturn/domain/event"
@@ -83,6 +84,9 @@ func CopyTree(from, to string) error {
 
 // Open starts a server on a copy made by Copy. The copy changes as a hub's store changes at a start.
 func Open(ctx context.Context, dir string) (*Store, error) {
+	if _, err := embedded.MendStore(dir); err != nil {
+		return nil, err
+	}
 	s, err := server.NewServer(&server.Options{ServerName: "offline", DontListen: true, NoSigs: true, NoLog: true, JetStream: true,
 		JetStreamDomain: jsDomain, StoreDir: dir, SyncAlways: true, JetStreamMaxStore: maxStore, JetStreamMaxMemory: 64 << 20})
 	if err != nil {
@@ -102,6 +106,47 @@ func Open(ctx context.Context, dir string) (*Store, error) {
 		return nil, err
 	}
 	return o, nil
+}
+
+// observed is how many events Observe fetches.
+const observed = 16
+
+// Observe leaves an observer of everything behind in the copy at dir, who has answered every other event of the first
+// few: what the server keeps of a durable consumer lies in the store then.
+func Observe(ctx context.Context, dir string) error {
+	o, err := Open(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	const name = "observer"
+	if err := o.Feed.AdmitObserver(ctx, jetstream.Observer{Consumer: name, Filter: "tt.v1.events.>"}); err != nil {
+		return err
+	}
+	js, err := natsjs.NewWithAPIPrefix(o.nc, "$JS."+jsDomain+".API")
+	if err != nil {
+		return err
+	}
+	c, err := js.Consumer(ctx, jetstream.FeedStream, name)
+	if err != nil {
+		return err
+	}
+	batch, err := c.Fetch(observed)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for m := range batch.Messages() {
+		if n++; n%2 == 0 {
+			if err := m.DoubleAck(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if n != observed {
+		return fmt.Errorf("the observer was sent %d events, of %d: %v", n, observed, batch.Error())
+	}
+	return nil
 }
 
 // Close stops the server and waits for its store.

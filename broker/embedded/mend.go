@@ -1,0 +1,229 @@
+package embedded
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+)
+
+// What nats-server (2.15.2) writes into a block: records of a header, the subject, headers, the message and a checksum. The
+// checksum covers the sequence number, but a block that its index vouches for is read without looking at it.
+const (
+	recordHeader  = 22 // length 4, sequence 8, time 8, length of the subject 2; little endian
+	recordSum     = 8
+	recordHeaders = 1 << 31 // bit of the length: the message has headers
+	recordErased  = 1 << 63 // bits of the sequence
+	recordTomb    = 1 << 62
+	// maxJump is more numbers than one block can hold: blocks end at 8 MiB, and no record is shorter than 30 bytes.
+	maxJump = 1 << 20
+	// maxConsumerState is more than 256 unacknowledged messages take, the most that an observer may have.
+	maxConsumerState = 1 << 20
+	stateMagic       = 22
+	stateVersion     = 2
+)
+
+// MendStore looks at what the server would believe unread and be ended by, before it starts on dir, and says what it changed.
+//
+// A sequence number far above the one before it makes the server list every number in between: one flipped bit takes all
+// memory there is. The number that follows the one before is put in its place. Where only the number was damaged, the record
+// is whole again, which its checksum tells whoever reads it; where not, that record alone cannot be read.
+//
+// A count in the state of a durable consumer makes the server reserve so many places. Such a state is taken away, and
+// the observer is sent again what it had: it is promised every event at least once.
+func MendStore(dir string) (said []string, err error) {
+	streams, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range streams {
+		blocks, err := blocksOf(filepath.Join(s, "msgs"))
+		if err != nil {
+			return said, err
+		}
+		var last uint64
+		for _, b := range blocks {
+			top, mended, err := mendBlock(b)
+			said = append(said, mended...)
+			if err != nil {
+				return said, fmt.Errorf("look at the store's block %s: %w", b, err)
+			}
+			last = max(last, top)
+		}
+		states, err := filepath.Glob(filepath.Join(s, "obs", "*", "o.dat"))
+		if err != nil {
+			return said, err
+		}
+		for _, name := range states {
+			why, err := mendConsumer(name, last)
+			if err != nil {
+				return said, fmt.Errorf("look at a consumer's state %s: %w", name, err)
+			}
+			if why != "" {
+				said = append(said, fmt.Sprintf("the place of consumer %s was damaged (%s): it begins anew", filepath.Base(filepath.Dir(name)), why))
+			}
+		}
+	}
+	return said, nil
+}
+
+// mendBlock mends one block's file, and gives its highest number.
+func mendBlock(path string) (last uint64, said []string, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, nil, err
+	}
+	last, mended, err := mendNumbers(f, info.Size())
+	for _, m := range mended {
+		said = append(said, fmt.Sprintf("the number of record %d in block %s was damaged (%d)", m.now, path, m.was))
+	}
+	if err == nil && len(mended) > 0 {
+		err = f.Sync()
+	}
+	return last, said, err
+}
+
+// mendedNumber is a number that was put in the place of another.
+type mendedNumber struct{ was, now uint64 }
+
+// mendNumbers goes from header to header of a block of so many bytes, as far as they make sense, and gives the highest
+// number. It ends at the first header that does not: the server checks lengths itself.
+func mendNumbers(block interface {
+	io.ReaderAt
+	io.WriterAt
+}, size int64) (last uint64, mended []mendedNumber, err error) {
+	r := window{file: block}
+	for at := int64(0); at+recordHeader <= size; {
+		h, err := r.read(at)
+		if err != nil {
+			return last, mended, err
+		}
+		length, seq := int64(binary.LittleEndian.Uint32(h)&^recordHeaders), binary.LittleEndian.Uint64(h[4:])
+		if length < recordHeader+recordSum || at+length > size {
+			break
+		}
+		switch plain := seq &^ recordErased; {
+		case seq&recordTomb != 0: // says that another record is gone, and has no place of its own
+		case last > 0 && plain > last && plain-last > maxJump:
+			last++
+			if _, err := block.WriteAt(binary.LittleEndian.AppendUint64(nil, last), at+4); err != nil {
+				return last, mended, err
+			}
+			mended = append(mended, mendedNumber{was: plain, now: last})
+		default:
+			last = max(last, plain)
+		}
+		at += length
+	}
+	return last, mended, nil
+}
+
+// window reads headers of a file through a buffer: short records share a read, and what lies between long ones is not read.
+type window struct {
+	file io.ReaderAt
+	buf  [4 << 10]byte
+	from int64
+	n    int
+}
+
+// read gives the header at an offset, valid until the next read.
+func (w *window) read(at int64) ([]byte, error) {
+	if at < w.from || at+recordHeader > w.from+int64(w.n) {
+		n, err := w.file.ReadAt(w.buf[:], at)
+		if err != nil && (!errors.Is(err, io.EOF) || n < recordHeader) {
+			return nil, err
+		}
+		w.from, w.n = at, n
+	}
+	return w.buf[at-w.from:][:recordHeader], nil
+}
+
+// mendConsumer takes the state at name away if it cannot be one of a stream that ends at last, and says why.
+func mendConsumer(name string, last uint64) (why string, err error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > maxConsumerState {
+		why = fmt.Sprintf("%d bytes", info.Size())
+	} else {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		why = badConsumer(b, last)
+	}
+	if why == "" {
+		return "", nil
+	}
+	return why, renameio.WriteFile(name, nil, info.Mode().Perm()) // which the server takes for none
+}
+
+// badConsumer says what is wrong with a consumer's state in a stream that ends at last. It holds the positions of acknowledgement and
+// of delivery, each in the consumer and in the stream; how many messages wait for an answer, the time of the first, and
+// for each its distances from both acknowledged positions and its time; how many were sent again, and two numbers for each.
+func badConsumer(b []byte, last uint64) string {
+	if len(b) == 0 {
+		return "" // nothing was sent yet
+	}
+	if len(b) < 2 || b[0] != stateMagic || b[1] != stateVersion {
+		return "its first bytes are not a state's"
+	}
+	r := numbers{r: bytes.NewReader(b[2:])}
+	ackedHere, acked, sentHere, sent := r.next(), r.next(), r.next(), r.next()
+	if ackedHere > sentHere || acked > sent || sent > last+maxJump {
+		return fmt.Sprintf("acknowledged %d of %d, up to %d of %d in a stream of %d", ackedHere, sentHere, acked, sent, last)
+	}
+	waiting := r.count(3)
+	if waiting > 0 {
+		r.next()
+	}
+	for range waiting {
+		if far := r.next(); far == 0 || far > sent-acked {
+			return fmt.Sprintf("message %d waits for an answer, of those behind %d up to %d", acked+far, acked, sent)
+		}
+		r.next()
+		r.next()
+	}
+	for range r.count(2) {
+		r.next()
+		r.next()
+	}
+	if r.bad != nil || r.r.Len() > 0 {
+		return fmt.Sprintf("%d bytes do not fit what they count (%v)", len(b), r.bad)
+	}
+	return ""
+}
+
+// numbers reads numbers of varying length, and remembers the first that was not there.
+type numbers struct {
+	r   *bytes.Reader
+	bad error
+}
+
+func (n *numbers) next() uint64 {
+	v, err := binary.ReadUvarint(n.r)
+	n.bad = cmp.Or(n.bad, err)
+	return v
+}
+
+// count reads how many entries of so many numbers follow: never more than there are bytes for.
+func (n *numbers) count(each int) uint64 {
+	v := n.next()
+	if v > uint64(n.r.Len()/each) {
+		n.bad = cmp.Or(n.bad, fmt.Errorf("%d entries in %d bytes", v, n.r.Len()))
+		return 0
+	}
+	return v
+}
