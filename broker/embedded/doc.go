@@ -6,5 +6,5 @@
 // passes WebSocket upgrades under /nats to WebsocketAddr. cmd starts and stops it.
 //
 // Dependencies: nats-server and nats.go are the product's backbone; gofrs/flock is the portable file lock; zerolog is
-// the logger of the whole program.
+// the logger of the whole program; renameio replaces files at once; minio/highwayhash is the checksum that nats-server writes.
 package embedded

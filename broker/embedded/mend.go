@@ -1,16 +1,12 @@
 package embedded
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-
-	"github.com/google/renameio/v2"
 )
 
 // What nats-server (2.15.2) writes into a block: records of a header, the subject, headers, the message and a checksum. The
@@ -23,10 +19,6 @@ const (
 	recordTomb    = 1 << 62
 	// maxJump is more numbers than one block can hold: blocks end at 8 MiB, and no record is shorter than 30 bytes.
 	maxJump = 1 << 20
-	// maxConsumerState is more than 256 unacknowledged messages take, the most that an observer may have.
-	maxConsumerState = 1 << 20
-	stateMagic       = 22
-	stateVersion     = 2
 )
 
 // MendStore looks at what the server would believe unread and be ended by, before it starts on dir, and says what it changed.
@@ -35,8 +27,9 @@ const (
 // memory there is. The number that follows the one before is put in its place. Where only the number was damaged, the record
 // is whole again, which its checksum tells whoever reads it; where not, that record alone cannot be read.
 //
-// A count in the state of a durable consumer makes the server reserve so many places. Such a state is taken away, and
-// the observer is sent again what it had: it is promised every event at least once.
+// A count in the place of a durable consumer makes the server reserve so much, and a configuration that it cannot read takes the
+// whole stream away. Such a place is emptied, such a consumer removed. The hub makes its observers' anew, and they are sent again
+// what they had: they are promised every event at least once.
 func MendStore(dir string) (said []string, err error) {
 	streams, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*"))
 	if err != nil {
@@ -56,18 +49,10 @@ func MendStore(dir string) (said []string, err error) {
 			}
 			last = max(last, top)
 		}
-		states, err := filepath.Glob(filepath.Join(s, "obs", "*", "o.dat"))
+		mended, err := mendConsumers(s, last)
+		said = append(said, mended...)
 		if err != nil {
-			return said, err
-		}
-		for _, name := range states {
-			why, err := mendConsumer(name, last)
-			if err != nil {
-				return said, fmt.Errorf("look at a consumer's state %s: %w", name, err)
-			}
-			if why != "" {
-				said = append(said, fmt.Sprintf("the place of consumer %s was damaged (%s): it begins anew", filepath.Base(filepath.Dir(name)), why))
-			}
+			return said, fmt.Errorf("look at the consumers of %s: %w", s, err)
 		}
 	}
 	return said, nil
@@ -147,83 +132,4 @@ func (w *window) read(at int64) ([]byte, error) {
 		w.from, w.n = at, n
 	}
 	return w.buf[at-w.from:][:recordHeader], nil
-}
-
-// mendConsumer takes the state at name away if it cannot be one of a stream that ends at last, and says why.
-func mendConsumer(name string, last uint64) (why string, err error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return "", err
-	}
-	if info.Size() > maxConsumerState {
-		why = fmt.Sprintf("%d bytes", info.Size())
-	} else {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		why = badConsumer(b, last)
-	}
-	if why == "" {
-		return "", nil
-	}
-	return why, renameio.WriteFile(name, nil, info.Mode().Perm()) // which the server takes for none
-}
-
-// badConsumer says what is wrong with a consumer's state in a stream that ends at last. It holds the positions of acknowledgement and
-// of delivery, each in the consumer and in the stream; how many messages wait for an answer, the time of the first, and
-// for each its distances from both acknowledged positions and its time; how many were sent again, and two numbers for each.
-func badConsumer(b []byte, last uint64) string {
-	if len(b) == 0 {
-		return "" // nothing was sent yet
-	}
-	if len(b) < 2 || b[0] != stateMagic || b[1] != stateVersion {
-		return "its first bytes are not a state's"
-	}
-	r := numbers{r: bytes.NewReader(b[2:])}
-	ackedHere, acked, sentHere, sent := r.next(), r.next(), r.next(), r.next()
-	if ackedHere > sentHere || acked > sent || sent > last+maxJump {
-		return fmt.Sprintf("acknowledged %d of %d, up to %d of %d in a stream of %d", ackedHere, sentHere, acked, sent, last)
-	}
-	waiting := r.count(3)
-	if waiting > 0 {
-		r.next()
-	}
-	for range waiting {
-		if far := r.next(); far == 0 || far > sent-acked {
-			return fmt.Sprintf("message %d waits for an answer, of those behind %d up to %d", acked+far, acked, sent)
-		}
-		r.next()
-		r.next()
-	}
-	for range r.count(2) {
-		r.next()
-		r.next()
-	}
-	if r.bad != nil || r.r.Len() > 0 {
-		return fmt.Sprintf("%d bytes do not fit what they count (%v)", len(b), r.bad)
-	}
-	return ""
-}
-
-// numbers reads numbers of varying length, and remembers the first that was not there.
-type numbers struct {
-	r   *bytes.Reader
-	bad error
-}
-
-func (n *numbers) next() uint64 {
-	v, err := binary.ReadUvarint(n.r)
-	n.bad = cmp.Or(n.bad, err)
-	return v
-}
-
-// count reads how many entries of so many numbers follow: never more than there are bytes for.
-func (n *numbers) count(each int) uint64 {
-	v := n.next()
-	if v > uint64(n.r.Len()/each) {
-		n.bad = cmp.Or(n.bad, fmt.Errorf("%d entries in %d bytes", v, n.r.Len()))
-		return 0
-	}
-	return v
 }

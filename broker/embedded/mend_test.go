@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -295,7 +296,7 @@ func TestMendStoreConsumer(t *testing.T) {
 		"cut off":                 {sound[:len(sound)-1], true},
 		"longer":                  {append(bytes.Clone(sound), 0), true},
 		"of no length":            {nil, true},
-		"of great length":         {make([]byte, maxConsumerState+1), true},
+		"of great length":         {make([]byte, maxConsumerFile+1), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hurt := damaged(t, dir, block, func([]byte) {}, true)
@@ -327,6 +328,41 @@ func TestMendStoreConsumer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A changed byte in a consumer's configuration: the consumer is gone, the stream is there. The control: the server takes the
+// whole stream away.
+func TestMendStoreConfiguration(t *testing.T) {
+	dir := aStore(t)
+	config := func(dir string) string { return filepath.Join(filepath.Dir(state(dir)), consumerConfig) }
+	sum := func(dir string) string { return filepath.Join(filepath.Dir(state(dir)), consumerSum) }
+	flip := func(b []byte) { b[bytes.Index(b, []byte("ack_policy"))] ^= 1 }
+	for name, hurt := range map[string]string{
+		"a name in it":  damaged(t, dir, config, flip, true),
+		"a value in it": damaged(t, dir, config, func(b []byte) { b[len(b)-9] ^= 1 }, true),
+		"its checksum":  damaged(t, dir, sum, func(b []byte) { b[3] ^= 1 }, true),
+	} {
+		if said := mustMend(t, hurt); len(said) != 1 {
+			t.Errorf("%s: said %q", name, said)
+		}
+		plainServer(t, hurt, func(ctx context.Context, js jetstream.JetStream) {
+			s, err := js.Stream(ctx, "S")
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if _, err := s.Consumer(ctx, "C"); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+				t.Errorf("%s: the consumer is there: %v", name, err)
+			}
+			if _, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: "C", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+				t.Errorf("%s: it cannot be made anew: %v", name, err)
+			}
+		})
+	}
+	plainServer(t, damaged(t, dir, config, flip, true), func(ctx context.Context, js jetstream.JetStream) {
+		if _, err := js.Stream(ctx, "S"); err == nil {
+			t.Error("control: the server reads a damaged configuration")
+		}
+	})
 }
 
 // FuzzMendNumbers: whatever a block holds, its length stays, no number is far above the one before any more, and nothing is

@@ -9,7 +9,7 @@ import (
 	"tensorturn/test/kit"
 )
 
-// TestFeedIsRebuilt takes the feed away from a stopped hub, then damages the new one: each time the hub makes it again from
+// TestFeedIsRebuilt takes the feed away from a stopped hub, damages the new one, and what is kept of its observers: each time the hub makes it again from
 // the log, with the same events under the same ids at the same places, no gap and no double. An observer that begins in its
 // middle still does.
 func TestFeedIsRebuilt(t *testing.T) {
@@ -38,6 +38,19 @@ func TestFeedIsRebuilt(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.Flip(block, info.Size()/2, 1)
+		},
+		"unreadable for its consumers": func() { // the server would not give the stream at all
+			configs, err := filepath.Glob(filepath.Join(p.HubDir(), "store", "jetstream", "*", "streams", "FEED", "obs", "*", "meta.inf"))
+			if err != nil || len(configs) < 2 {
+				t.Fatal(configs, err)
+			}
+			for i, c := range configs {
+				if i%2 == 0 {
+					p.Flip(c, 3, 1)
+				} else {
+					p.Flip(filepath.Join(filepath.Dir(c), "o.dat"), 0, 1)
+				}
+			}
 		},
 	} {
 		if code := p.Hub.Stop(kit.Patience); code != 0 {
