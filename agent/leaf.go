@@ -69,13 +69,18 @@ func (l *Leaf) Sync(ctx context.Context, request []byte) ([]byte, error) {
 	l.mu.Lock()
 	nc := l.leaf.Conn()
 	l.over, l.tear = l.leaf.Link(), tear
+	over := l.over
 	l.mu.Unlock()
+	noLink := domain.Unavailable("ask the hub", "there is no link to it", "check network, address and credential; see the log of the leafnode", nil)
+	if over == 0 { // one that came up just now would carry the request, and nobody would know whose loss ends it
+		return nil, noLink
+	}
 	m, err := nc.RequestWithContext(ctx, wire.LocalSync, request)
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errLinkLost):
 		return nil, domain.Unavailable("ask the hub", errLinkLost.Error(), "", nil)
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, domain.Unavailable("ask the hub", "there is no link to it", "check network, address and credential; see the log of the leafnode", nil)
+		return nil, noLink
 	case err != nil:
 		return nil, domain.Unavailable("ask the hub", "no answer came", "", err)
 	}
@@ -149,7 +154,7 @@ func (l *Leaf) watch(ctx context.Context) {
 		l.mu.Lock()
 		now, silent, over, tear := l.leaf.Link(), time.Since(l.answered), l.over, l.tear
 		l.mu.Unlock()
-		if tear != nil && over != 0 && now != over {
+		if tear != nil && now != over {
 			tear(errLinkLost) // of a sync that has ended: nothing
 		}
 		if now != link && now != 0 {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,12 +23,41 @@ const firstInherited = 3
 // thread, which is the one that becomes the program.
 func become(e errand, command []string) error {
 	runtime.LockOSThread()
+	debug.SetGCPercent(-1) // a collection's threads and memory would count against the program's limits
 	path, err := exec.LookPath(command[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return err
 	}
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0) // raising it is allowed to all; where it is not, nothing is lost
-	for resource, limit := range map[int]int64{unix.RLIMIT_CORE: 1, unix.RLIMIT_DATA: e.Policy.Data, unix.RLIMIT_FSIZE: e.Policy.File} {
+	if e.Policy.Dir != "" {
+		if err := os.Chdir(e.Policy.Dir); err != nil {
+			return err
+		}
+	}
+	if e.Restrict {
+		if err := restrict(e.Policy); err != nil {
+			return err
+		}
+	}
+	if err := limit(e.Policy); err != nil { // late, since this process is held to it as well
+		return err
+	}
+	if e.Restrict {
+		if err := seccomp(e.Policy.Network); err != nil {
+			return err
+		}
+	}
+	// Its orphans become its children, not those of the system's first process: whoever looks after the tree does not lose them.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	// What the agent itself has inherited (a service manager's sockets, a shell's pipes) is not the program's. Before Linux 5.11
+	// there is no such call, and the files stay.
+	_ = unix.CloseRange(firstInherited, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	return fmt.Errorf("%s: %w", command[0], syscall.Exec(path, command, os.Environ()))
+}
+
+// limit sets the program's limits, where the machine's own are not lower.
+func limit(p Policy) error {
+	for resource, limit := range map[int]int64{unix.RLIMIT_CORE: 1, unix.RLIMIT_DATA: p.Data, unix.RLIMIT_FSIZE: p.File} {
 		if limit <= 0 {
 			continue
 		}
@@ -43,25 +73,10 @@ func become(e errand, command []string) error {
 			return fmt.Errorf("limit %d: %w", resource, err)
 		}
 	}
-	if e.Policy.Dir != "" {
-		if err := os.Chdir(e.Policy.Dir); err != nil {
-			return err
-		}
-	}
-	if e.Restrict {
-		if err := restrict(e.Policy); err != nil {
-			return err
-		}
-	}
-	// Its orphans become its children, not those of the system's first process: whoever looks after the tree does not lose them.
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	// What the agent itself has inherited (a service manager's sockets, a shell's pipes) is not the program's. Before Linux 5.11
-	// there is no such call, and the files stay.
-	_ = unix.CloseRange(firstInherited, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
-	return fmt.Errorf("%s: %w", command[0], syscall.Exec(path, command, os.Environ()))
+	return nil
 }
 
-// restrict gives up every privilege and all that the policy does not name.
+// restrict gives up every privilege and all that the policy does not name, but for system calls.
 func restrict(p Policy) error {
 	if err := dropCapabilities(); err != nil {
 		return err
@@ -69,10 +84,7 @@ func restrict(p Policy) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
-	if err := landlock(p); err != nil {
-		return err
-	}
-	return seccomp(p.Network)
+	return landlock(p)
 }
 
 // dropCapabilities leaves a root without root's powers: some of them reach around Landlock. The bounding set goes too, so

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -123,9 +124,11 @@ func TestLimits(t *testing.T) {
 				words := s.Wrap(p, []string{"sh", "-c", script})
 				cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
 				cmd.Dir = dir
+				var said bytes.Buffer
+				cmd.Stderr = &said
 				out, err := cmd.Output()
 				if string(out) != want {
-					t.Errorf("%s: %q, %v", script, out, err)
+					t.Errorf("%s: %q, %v, %s", script, out, err, said.Bytes())
 				}
 			}
 		})
