@@ -7,7 +7,7 @@ SEEDS ?= 100
 KILLS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-nvml demo test test-outsiders test-v2-client check sim sim-bugs chaos fuzz torch test-torch bench experiments exactness exactness-arm64 image clean faults faults-mutations durability corruption churn soak
+.PHONY: help build build-nvml demo test test-outsiders test-v2-client check sim sim-bugs chaos fuzz torch test-torch bench experiments exactness exactness-arm64 image clean faults faults-mutations durability corruption files churn soak
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,9 @@ durability: ## KILLS=200 kills and CUTS=50 power cuts of the hub, against what a
 
 corruption: ## CHANGES=1000 random changes of stored bytes: detected and named, or rebuilt to equal state
 	$(FAULTS) -do corruption -changes $(or $(CHANGES),1000)
+
+files: ## CHANGES=400 damages of the files beside the store, hub's and agent's (only those with ONLY=agent.json in their path): the real processes go on, or name file and next step
+	$(FAULTS) -do files -changes $(or $(CHANGES),400) $(if $(ONLY),-rows $(ONLY)) -seed $(or $(SEED),1)
 
 churn: ## FAULTS_N=120 kills of hub, agents and trainers in MINUTES=10 on MACHINES=8, rounds of SHARE=100 chunks each: how much of the pool's time counted (LEAST=0.90)
 	$(FAULTS) -do churn -faults $(or $(FAULTS_N),120) -minutes $(or $(MINUTES),10) -least $(or $(LEAST),0.90) $(if $(MACHINES),-machines $(MACHINES)) $(if $(SHARE),-share $(SHARE))

@@ -91,7 +91,7 @@ func newFiles(o Options) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, file{fileHeadKey, headPEM},
+	out = append(out, file{fileHeadKey, headPEM}, file{fileHeadPublic, encodeHeadPublic(head)},
 		file{fileAPIKey, []byte(api.Plain() + "\n")}, file{fileAPIHash, []byte(string(api.Hash()) + "\n")})
 	certs, err := newCertFiles(o)
 	return append(out, certs...), err
@@ -145,8 +145,11 @@ func readSeed(path string, want nkeys.PrefixByte) (nkeys.KeyPair, error) {
 // readKeyFile reads one file of the key directory; a missing one is damage, since Create writes all or nothing.
 func readKeyFile(path string) ([]byte, error) {
 	b, err := readSecret(path)
-	if missing(err) {
+	switch own := (*domain.Error)(nil); {
+	case missing(err):
 		return nil, damaged(path, "it is missing")
+	case err != nil && !errors.As(err, &own): // a folder in its place, a disk that cannot read it
+		return nil, damaged(path, "it cannot be read: "+cause(err))
 	}
 	return b, err
 }

@@ -36,7 +36,7 @@ func readBounded(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	if len(b) > maxFileBytes {
-		return nil, domain.Invalid("read "+path, fmt.Sprintf("larger than %d bytes", maxFileBytes), "this is not a file we wrote; restore it from a backup")
+		return nil, domain.Integrity("read "+path, fmt.Sprintf("larger than %d bytes", maxFileBytes), "this is not a file we wrote; restore it from a backup")
 	}
 	return b, nil
 }
@@ -63,6 +63,14 @@ func syncDir(dir string) error {
 	}
 	defer d.Close()
 	return d.Sync()
+}
+
+// cause is what the system says, without the path.
+func cause(err error) string {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err.Error()
+	}
+	return err.Error()
 }
 
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,12 +1,14 @@
 package identity
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nkeys"
@@ -21,6 +23,7 @@ const (
 	fileHubSeed      = "hub.seed"
 	fileServiceSeed  = "svc.seed"
 	fileHeadKey      = "head.key"
+	fileHeadPublic   = "head.pub" // its public part with a checksum: the key itself has none
 	fileCACert       = "ca.crt"
 	fileCAKey        = "ca.key"
 	fileServerCert   = "server.crt"
@@ -39,7 +42,9 @@ type Keys struct {
 	pin                     Pin
 	server                  tls.Certificate
 	apiHash                 domain.Digest
+	apiKey                  string // plain, "" where the owner has taken it away
 	renewed                 string
+	mended                  []string
 }
 
 // Options say how the hub is called. The zero value is a hub for this machine alone.
@@ -49,6 +54,7 @@ type Options struct {
 	CertFile  string    // the owner's certificate chain (leaf first) instead of ours, may be empty
 	KeyFile   string    // its key
 	Now       time.Time // for validity times
+	Operator  string    // the operator key as operator.json has it, in case that our own copies of it are damaged; may be empty
 }
 
 // Dir is where the keys live.
@@ -69,6 +75,12 @@ func (k *Keys) ServerCertificate() tls.Certificate { return k.server }
 // Renewed says in words why Open issued a new server certificate, "" when it did not.
 func (k *Keys) Renewed() string { return k.renewed }
 
+// Mended says in words which files Open found damaged and has made again from others, in the order in which it reads them.
+func (k *Keys) Mended() []string { return slices.Clone(k.mended) }
+
+// OperatorKey is the plain operator key, "" where the owner has taken it away.
+func (k *Keys) OperatorKey() string { return k.apiKey }
+
 // OperatorKeyFile is where Create left the plain operator key.
 func (k *Keys) OperatorKeyFile() string { return filepath.Join(k.dir, fileAPIKey) }
 
@@ -79,7 +91,7 @@ func (k *Keys) IsOperator(given string) bool {
 
 // Open reads the directory that Create made. A missing or damaged file is a domain.KindIntegrity error that names it; a
 // missing directory is domain.KindNotFound. It issues a new server certificate when the old one has fewer than 30 days
-// left or does not name PublicURL's host.
+// left or does not name PublicURL's host, or is damaged; what can be made again of the rest is, and Mended tells.
 func Open(dir string, o Options) (*Keys, error) {
 	if _, err := os.Stat(dir); err != nil {
 		if missing(err) {
@@ -94,7 +106,10 @@ func Open(dir string, o Options) (*Keys, error) {
 	if err := k.readHead(); err != nil {
 		return nil, err
 	}
-	if err := k.readAPIHash(); err != nil {
+	if err := k.keepHeadPublic(); err != nil {
+		return nil, err
+	}
+	if err := k.openOperator(o.Operator); err != nil {
 		return nil, err
 	}
 	if err := k.openTLS(o); err != nil {
@@ -133,29 +148,6 @@ func (k *Keys) readSeeds() error {
 	return nil
 }
 
-func (k *Keys) readHead() error {
-	b, err := readKeyFile(filepath.Join(k.dir, fileHeadKey))
-	if err != nil {
-		return err
-	}
-	if k.head, err = decodeHead(b); err != nil {
-		return damaged(filepath.Join(k.dir, fileHeadKey), err.Error())
-	}
-	return nil
-}
-
-func (k *Keys) readAPIHash() error {
-	path := filepath.Join(k.dir, fileAPIHash)
-	b, err := readKeyFile(path)
-	if err != nil {
-		return err
-	}
-	if k.apiHash, err = domain.ParseDigest(trim(b)); err != nil {
-		return damaged(path, "it is not a SHA-256")
-	}
-	return nil
-}
-
 // openTLS reads the CA, then the owner's certificate or ours.
 func (k *Keys) openTLS(o Options) error {
 	caCert, err := readKeyFile(filepath.Join(k.dir, fileCACert))
@@ -169,6 +161,9 @@ func (k *Keys) openTLS(o Options) error {
 	ca, _, err := parsePair(caCert, caKey)
 	if err != nil {
 		return damaged(filepath.Join(k.dir, fileCACert), "it does not fit "+fileCAKey+": "+err.Error())
+	}
+	if err := ca.CheckSignatureFrom(ca); err != nil { // its key is as it was; what it says of itself may not be
+		return damaged(filepath.Join(k.dir, fileCACert), "its own signature does not hold: "+err.Error())
 	}
 	if o.CertFile != "" || o.KeyFile != "" {
 		return k.openOwners(o)
@@ -204,20 +199,26 @@ func (k *Keys) openServer(ca *x509.Certificate, caCert, caKey []byte, o Options)
 	}
 	path := filepath.Join(k.dir, fileServerCert)
 	cert, err := readKeyFile(path)
-	if err != nil {
-		return err
+	key, kerr := readKeyFile(filepath.Join(k.dir, fileServerKey))
+	for _, e := range []error{err, kerr} {
+		if domain.KindOf(e) == domain.KindDenied {
+			return e // others may know the key: its owner must decide
+		}
 	}
-	key, err := readKeyFile(filepath.Join(k.dir, fileServerKey))
-	if err != nil {
-		return err
+	if err == nil {
+		err = kerr
 	}
-	k.server, err = tls.X509KeyPair(cert, key)
+	if err == nil {
+		k.server, err = tls.X509KeyPair(cert, key)
+	}
 	switch {
 	case err != nil:
 		// A crash between the two files of a renewal leaves a pair that does not fit; nothing is lost by a new one.
 		k.renewed = "certificate and key did not fit"
 	case k.server.Leaf.CheckSignatureFrom(ca) != nil:
 		k.renewed = "it was issued by another CA"
+	case len(k.server.Certificate) != 2 || !bytes.Equal(k.server.Certificate[1], ca.Raw):
+		k.renewed = "the chain did not end with the CA" // those who join would not find the key that their token names
 	default:
 		k.renewed = stale(k.server.Leaf, names, o.Now)
 	}
@@ -227,10 +228,10 @@ func (k *Keys) openServer(ca *x509.Certificate, caCert, caKey []byte, o Options)
 	if cert, key, err = newServer(caCert, caKey, names, o.Now); err != nil {
 		return err
 	}
-	if err := writeSecret(filepath.Join(k.dir, fileServerKey), key); err != nil {
+	if err := k.replace(fileServerKey, key); err != nil {
 		return err
 	}
-	if err := writeSecret(path, cert); err != nil {
+	if err := k.replace(fileServerCert, cert); err != nil {
 		return err
 	}
 	if k.server, err = tls.X509KeyPair(cert, key); err != nil {

@@ -81,6 +81,7 @@ func TestModes(t *testing.T) {
 func TestDamageIsNamed(t *testing.T) {
 	_, dir := created(t, identity.Options{})
 	_, other := created(t, identity.Options{})
+	must(t, os.Remove(filepath.Join(dir, "operator.key"))) // with it, the hub makes operator.sha256 again
 	files := []string{"operator.seed", "sys.seed", "hub.seed", "svc.seed", "head.key", "ca.crt", "ca.key", "operator.sha256"}
 	for _, name := range files {
 		path := filepath.Join(dir, name)
@@ -91,7 +92,7 @@ func TestDamageIsNamed(t *testing.T) {
 		if name == "head.key" {
 			foreign = []byte("SUAAA")
 		}
-		for what, bad := range map[string][]byte{"missing": nil, "empty": {}, "cut": good[:len(good)/2], "foreign": foreign} {
+		for what, bad := range map[string][]byte{"missing": nil, "empty": {}, "cut": good[:len(good)/2], "foreign": foreign, "huge": make([]byte, 1<<20)} {
 			must(t, os.Remove(path))
 			if bad != nil {
 				must(t, os.WriteFile(path, bad, 0o600))
@@ -103,6 +104,13 @@ func TestDamageIsNamed(t *testing.T) {
 			must(t, os.WriteFile(path, good, 0o600))
 			must(t, os.Chmod(path, 0o600))
 		}
+		must(t, os.Remove(path))
+		must(t, os.Mkdir(path, 0o700))
+		if _, err := identity.Open(dir, identity.Options{Now: time.Now()}); domain.KindOf(err) != domain.KindIntegrity || !strings.Contains(err.Error(), name) || domain.NextOf(err) == "" {
+			t.Errorf("%s is a folder: %v", name, err)
+		}
+		must(t, os.Remove(path))
+		must(t, os.WriteFile(path, good, 0o600))
 	}
 	if _, err := identity.Open(dir, identity.Options{Now: time.Now()}); err != nil {
 		t.Fatal("restored, but: ", err)

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"errors"
 	"path/filepath"
 
 	"github.com/nats-io/nkeys"
@@ -45,7 +46,10 @@ func (k *Keys) KnownMachine(id domain.MachineID) (Machine, error) {
 	path := filepath.Join(k.dir, dirMachines, string(id)+".seed")
 	kp, err := readAccountSeed(path)
 	if missing(err) {
-		return Machine{}, damaged(path, "the account of machine "+string(id)+" is missing")
+		err = damaged(path, "the account of machine "+string(id)+" is missing")
+	}
+	if own, ok := errors.AsType[*domain.Error](err); ok && own.Kind == domain.KindIntegrity {
+		own.Next = "restore this file from a backup of the hub's folder; else: tensorturn machine revoke " + string(id) + ", and join the machine anew with another folder"
 	}
 	if err != nil {
 		return Machine{}, err

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -61,7 +62,10 @@ func (k *Keys) KnownObserver(id domain.ObserverID) (Observer, error) {
 	path := filepath.Join(k.dir, dirObservers, string(id)+".seed")
 	kp, err := readAccountSeed(path)
 	if missing(err) {
-		return Observer{}, damaged(path, "the account of observer "+string(id)+" is missing")
+		err = damaged(path, "the account of observer "+string(id)+" is missing")
+	}
+	if own, ok := errors.AsType[*domain.Error](err); ok && own.Kind == domain.KindIntegrity {
+		own.Next = "restore this file from a backup of the hub's folder; else: tensorturn credential revoke " + string(id) + ", and make another credential"
 	}
 	if err != nil {
 		return Observer{}, err
@@ -70,7 +74,7 @@ func (k *Keys) KnownObserver(id domain.ObserverID) (Observer, error) {
 }
 
 func readAccountSeed(path string) (nkeys.KeyPair, error) {
-	if _, err := readSecret(path); err != nil {
+	if _, err := readSecret(path); missing(err) {
 		return nil, err
 	}
 	return readSeed(path, nkeys.PrefixByteAccount)

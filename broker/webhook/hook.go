@@ -3,6 +3,9 @@ package webhook
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,6 +33,19 @@ type Hook struct {
 	Stopped string       `json:"stopped,omitempty"`               // why nothing is sent any more
 	Failing string       `json:"failing,omitempty"`               // why the present event is not taken yet; not kept
 	MadeBy  *Repeat      `json:"made_by,omitempty" hidden:"true"` // in the file alone
+	Sum     string       `json:"sum,omitempty" hidden:"true"`     // see sum; in the file alone
+
+	lost bool // its file is damaged: where it sends and how far it was is not known
+}
+
+// Limits of hooks' files.
+const maxFile = 4 << 20 // MaxDead events, each with a reason
+
+// sum is the CRC-32 of the rest: a changed digit of After would leave events out, or send them again, without a word.
+func (h Hook) sum() (string, error) {
+	h.Sum = ""
+	b, err := json.Marshal(h)
+	return fmt.Sprintf("%08x", crc32.ChecksumIEEE(b)), err
 }
 
 // Repeat is the idempotency key that a hook was made under and the request that came with it, both hashed: a repetition is
@@ -50,7 +66,7 @@ type Dead struct {
 
 // told is a copy for people: without what is in the file alone.
 func (h Hook) told() Hook {
-	h.MadeBy = nil
+	h.MadeBy, h.Sum = nil, ""
 	h.Dead = append([]Dead(nil), h.Dead...)
 	return h
 }
@@ -65,7 +81,15 @@ func (h *Hook) wants(m render.Message) bool {
 
 // save replaces the hook's file in one step.
 func (h Hook) save(dir string) error {
+	if h.lost {
+		return nil // what is left of its file stays for its owner
+	}
 	h.Failing = ""
+	sum, err := h.sum()
+	if err != nil {
+		return err
+	}
+	h.Sum = sum
 	b, err := json.MarshalIndent(h, "", "  ")
 	if err != nil {
 		return err
@@ -76,29 +100,53 @@ func (h Hook) save(dir string) error {
 	return nil
 }
 
-// load reads every hook of the directory, by name of the file.
+// load reads every hook of the directory, by name of the file. One whose file is damaged is there and stopped: the others, and the
+// hub, go on.
 func load(dir string) ([]*Hook, error) {
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, domain.Unavailable("read webhooks", "the directory cannot be read", "fix its owner", err)
+		return nil, domain.Unavailable("read webhooks", dir+" cannot be read", "move away what is there instead of a folder, or fix its owner", err)
 	}
 	var out []*Hook
 	for _, f := range files {
-		if !strings.HasSuffix(f.Name(), ".json") {
+		id, ok := strings.CutSuffix(f.Name(), ".json")
+		if !ok || !domain.ValidID(id) {
 			continue
 		}
-		b, err := os.ReadFile(filepath.Join(dir, f.Name()))
-		h := &Hook{}
-		if err == nil {
-			err = json.Unmarshal(b, h)
+		h, err := read(filepath.Join(dir, f.Name()))
+		if err == nil && h.ID != id {
+			err = errors.New("it is another webhook's")
 		}
-		if err != nil || h.ID+".json" != f.Name() {
-			return nil, domain.Integrity("read webhooks", f.Name()+" is damaged", "remove the file and create the webhook anew")
+		if err != nil {
+			h = &Hook{ID: id, lost: true, Stopped: domain.Clip("its file "+f.Name()+" is damaged ("+err.Error()+"): remove it and create it anew", domain.MaxReasonLength)}
 		}
 		out = append(out, h)
 	}
 	return out, nil
+}
+
+func read(path string) (*Hook, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxFile {
+		return nil, fmt.Errorf("more than %d bytes", maxFile)
+	}
+	h := &Hook{}
+	if err := json.Unmarshal(b, h); err != nil {
+		return nil, err
+	}
+	if sum, err := h.sum(); err != nil || h.Sum != "" && h.Sum != sum {
+		return nil, errors.New("its checksum is wrong")
+	}
+	return h, nil
 }

@@ -71,6 +71,9 @@ func (h *Hooks) Start() error {
 	defer h.mu.Unlock()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	for _, k := range list {
+		if k.lost {
+			h.cfg.Logger.Error().Str("webhook", k.ID).Str("next", "tensorturn webhook remove "+k.ID+", and create it anew").Msg("webhook stopped: " + k.Stopped)
+		}
 		h.begin(k)
 	}
 	return nil
@@ -195,7 +198,7 @@ func (h *Hooks) Remove(id string) error {
 	<-w.done // it holds no lock of ours while it sends
 	delete(h.workers, id)
 	h.order = slices.DeleteFunc(h.order, func(o string) bool { return o == id })
-	if err := os.Remove(filepath.Join(h.cfg.Dir, id+".json")); err != nil {
+	if err := os.RemoveAll(filepath.Join(h.cfg.Dir, id+".json")); err != nil { // a folder, if that is what the disk made of it
 		return domain.Unavailable("remove webhook "+id, "its file could not be removed", "remove it by hand", err)
 	}
 	return nil
@@ -208,6 +211,9 @@ func (h *Hooks) Redeliver(id string) error {
 	w := h.workers[id]
 	if w == nil {
 		return notFound("redeliver", id)
+	}
+	if w.change(func(*Hook) {}).lost {
+		return domain.Conflict("redeliver webhook "+id, "its file is damaged: where it sends is not known", "remove it and create it anew")
 	}
 	select {
 	case w.again <- struct{}{}:

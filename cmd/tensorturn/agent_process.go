@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/rs/zerolog"
 
 	"tensorturn/agent"
@@ -159,7 +158,7 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 			seq, _, err := identity.OpenHead(p.keys.HeadKey, head)
 			return seq, err == nil
 		},
-		Head: readHead(o.dir), SaveHead: func(b []byte) error { return renameio.WriteFile(filepath.Join(o.dir, headFile), b, 0o600) },
+		Head: p.keptHead(), SaveHead: func(b []byte) error { return writeSmall(filepath.Join(o.dir, headFile), b) },
 		RenewAfter: untilHalf(p.credential, p.clock.Now()), SaveCredential: p.save, Log: o.logger,
 	})
 	if err != nil {

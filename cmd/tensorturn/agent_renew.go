@@ -34,14 +34,15 @@ func (p *agentProcess) watchMembership(ctx context.Context) {
 	}
 }
 
-// jwt is the credential for the next dial of the link. One that has expired is renewed over HTTPS by proof of the key: a
+// jwt is the credential for the next dial of the link. One that has expired, or that the disk has damaged, is renewed over HTTPS by proof of the key: a
 // laptop that was off or asleep for a week comes back by itself. When that fails the hub refuses the old one, and the
 // next dial tries again.
 func (p *agentProcess) jwt() (string, error) {
 	p.mu.Lock()
 	credential := p.credential
 	p.mu.Unlock()
-	if v, err := identity.ReadValidity(credential); err != nil || !v.Over(p.clock.Now()) {
+	v, damaged := identity.ReadValidity(credential) // checks its signature: a changed byte would be refused for ever
+	if damaged == nil && !v.Over(p.clock.Now()) {
 		return credential, nil
 	}
 	fresh, err := renewExpired(context.Background(), p.keys, p.clock)
@@ -49,8 +50,12 @@ func (p *agentProcess) jwt() (string, error) {
 		_, err = p.save(fresh)
 	}
 	if err != nil {
-		p.opts.logger.Warn().Err(err).Str("next", domain.NextOf(err)).Msg("the expired credential was not renewed, tried again")
+		p.opts.logger.Warn().Err(err).Str("next", domain.NextOf(err)).Msg("the expired or damaged credential was not renewed, tried again")
 		return credential, nil
+	}
+	if damaged != nil {
+		p.opts.logger.Warn().Err(damaged).Str("file", agentKeysFile).Msg("the credential was damaged on this machine's disk and was renewed")
+		return fresh, nil
 	}
 	p.opts.logger.Info().Msg("the credential had expired and was renewed")
 	return fresh, nil

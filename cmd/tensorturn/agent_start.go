@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"tensorturn/agent"
 	"tensorturn/agent/cache"
+	"tensorturn/broker/identity"
 	"tensorturn/broker/inference"
 	"tensorturn/domain"
 )
@@ -128,10 +130,19 @@ func (a *app) sayStopping(p *agentProcess) {
 	a.say("stopping: the hub does not answer; what is trained is kept for it, waiting up to %s; a second signal ends at once", short(p.opts.stopLimit))
 }
 
-// readHead gives the newest signed head of the hub's log that this agent kept.
-func readHead(dir string) []byte {
-	b, err := os.ReadFile(filepath.Join(dir, headFile))
-	if err != nil || len(b) > 1<<10 {
+// keptHead gives the newest signed head of the hub's log that this agent kept. One that is damaged says nothing, and the next one
+// of the hub takes its place.
+func (p *agentProcess) keptHead() []byte {
+	path := filepath.Join(p.opts.dir, headFile)
+	b, err := readSmall(path, maxHeadFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		_, _, err = identity.OpenHead(p.keys.HeadKey, b)
+	}
+	if err != nil {
+		p.opts.logger.Warn().Err(err).Str("file", path).Msg("the kept position of the hub's log is damaged and is made anew")
 		return nil
 	}
 	return b

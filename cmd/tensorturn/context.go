@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 
 	"github.com/adrg/xdg"
-	"github.com/google/renameio/v2"
 
 	"tensorturn/domain"
 )
@@ -31,7 +30,7 @@ func contextPath() string {
 
 func loadContext(path string) (operatorContext, error) {
 	var c operatorContext
-	b, err := os.ReadFile(path)
+	b, err := readSmall(path, maxContextFile)
 	if err != nil {
 		return c, domain.NotFound("read operator context", plainPathError(err),
 			"a hub writes it into its directory when it starts (tensorturn hub start --dir DIR): give --context DIR/operator.json, or set TENSORTURN_CONTEXT to it")
@@ -51,5 +50,5 @@ func (c operatorContext) save(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return renameio.WriteFile(path, append(b, '\n'), 0o600)
+	return writeSmall(path, append(b, '\n'))
 }

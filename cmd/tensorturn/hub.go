@@ -58,6 +58,9 @@ func (a *app) serveHub(ctx context.Context, o *hubOptions, f *pflag.FlagSet) err
 	if err != nil && (!f.Changed("listen") || !f.Changed("public-url")) {
 		return err
 	}
+	if err != nil {
+		a.say("warning: %v; its other flags are those given now, or their defaults", err)
+	}
 	said, err := recall(f, last)
 	if err != nil {
 		return err

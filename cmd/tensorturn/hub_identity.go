@@ -1,10 +1,9 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
-
-	"github.com/google/renameio/v2"
 
 	"tensorturn/broker/hub"
 	"tensorturn/broker/identity"
@@ -67,16 +66,20 @@ func (h *hubProcess) withAccount(m domain.MachineID, encode func(identity.Machin
 func (h *hubProcess) logHeadFile() string { return filepath.Join(h.opts.dir, "log.head") }
 
 func (h *hubProcess) keepHead(p hub.Position) error {
-	return renameio.WriteFile(h.logHeadFile(), h.keys.Heads().Sign(p.Seq, p.Digest), 0o600)
+	return writeSmall(h.logHeadFile(), h.keys.Heads().Sign(p.Seq, p.Digest))
 }
 
 // knownHead is the position kept by the process before. A file that this hub did not sign says nothing.
 func (h *hubProcess) knownHead() hub.Position {
-	b, err := os.ReadFile(h.logHeadFile())
-	if err != nil {
+	b, err := readSmall(h.logHeadFile(), maxHeadFile)
+	if errors.Is(err, os.ErrNotExist) {
 		return hub.Position{}
 	}
-	seq, digest, err := h.keys.Heads().Open(b)
+	var seq uint64
+	var digest domain.Digest
+	if err == nil {
+		seq, digest, err = h.keys.Heads().Open(b)
+	}
 	if err != nil {
 		h.opts.logger.Warn().Err(err).Str("file", h.logHeadFile()).Msg("kept position of the log is not ours, ignored")
 		return hub.Position{}

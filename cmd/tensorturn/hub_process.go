@@ -114,13 +114,22 @@ func startHub(ctx context.Context, o hubOptions) (h *hubProcess, err error) {
 		}
 	}
 	h.startFront()
-	c := operatorContext{URL: h.url, CA: string(h.keys.CA())}
-	key, err := os.ReadFile(h.keys.OperatorKeyFile())
-	if err != nil {
-		return h, domain.Integrity("read operator key", plainPathError(err), "restore the hub's folder from a backup")
+	h.keepContext()
+	return h, nil
+}
+
+// keepContext writes operator.json. A hub whose folder does not take it, as on a full disk, works all the same.
+func (h *hubProcess) keepContext() {
+	c := operatorContext{URL: h.url, CA: string(h.keys.CA()), Key: h.keys.OperatorKey()}
+	if c.Key == "" {
+		h.opts.logger.Warn().Str("file", h.contextFile()).Str("next", "write your operator key into "+h.keys.OperatorKeyFile()+" and start the hub again").
+			Msg("the operator key is known by its hash alone: the file for the command line is not written")
+		return
 	}
-	c.Key = strings.TrimSpace(string(key))
-	return h, c.save(h.contextFile())
+	if err := c.save(h.contextFile()); err != nil {
+		h.opts.logger.Warn().Err(err).Str("file", h.contextFile()).Str("next", "make room, or move away what is in its place, and start the hub again").
+			Msg("the file for the command line is not written")
+	}
 }
 
 // later adds a step of the way down.
@@ -206,9 +215,19 @@ func (h *hubProcess) openKeys(context.Context) (err error) {
 	if err := os.MkdirAll(h.opts.dir, 0o700); err != nil {
 		return domain.Invalid("start hub", plainPathError(err), "choose another folder with --dir")
 	}
+	kept, _ := loadContext(h.contextFile()) // the only other place of the operator key
 	h.keys, h.created, err = identity.OpenOrCreate(filepath.Join(h.opts.dir, "keys"), identity.Options{
-		PublicURL: h.url, Hostname: hostname(), CertFile: h.opts.certFile, KeyFile: h.opts.keyFile, Now: wallClock()})
-	return err
+		PublicURL: h.url, Hostname: hostname(), CertFile: h.opts.certFile, KeyFile: h.opts.keyFile, Now: wallClock(), Operator: kept.Key})
+	if err != nil {
+		return err
+	}
+	for _, what := range h.keys.Mended() {
+		h.opts.logger.Warn().Str("dir", h.keys.Dir()).Msg(what)
+	}
+	if why := h.keys.Renewed(); why != "" && !h.created {
+		h.opts.logger.Warn().Str("why", why).Msg("the hub's certificate was issued anew; machines trust it by its CA")
+	}
+	return nil
 }
 
 // account prepares one of the hub's own accounts with a user for this process.

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"os"
@@ -11,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"github.com/spf13/pflag"
 
 	"tensorturn/domain"
@@ -29,8 +30,17 @@ var recalled = [...]string{"listen", "public-url", "tls-cert", "tls-key", "lease
 
 // startedAs is what the file holds.
 type startedAs struct {
-	URL   string            `json:"url"`   // under which machines were told to join
-	Flags map[string]string `json:"flags"` // those that differ from their defaults
+	URL   string            `json:"url"`           // under which machines were told to join
+	Flags map[string]string `json:"flags"`         // those that differ from their defaults
+	Sum   string            `json:"sum,omitempty"` // see sum; none in files of earlier programs, or where an owner has taken it out
+}
+
+// sum is the CRC-32 of the rest: a changed digit of a lease or a port is as good a flag as the true one.
+func (s startedAs) sum() string {
+	s.Sum = ""
+	b, err := json.Marshal(s)
+	domain.Assert(err == nil, "text can be written as JSON")
+	return fmt.Sprintf("%08x", crc32.ChecksumIEEE(b))
 }
 
 // readStart reads how the hub of the folder was started last. A hub that never ran, or ran before this was kept, gives what
@@ -66,6 +76,9 @@ func readStart(dir string) (s startedAs, err error) {
 			err = fmt.Errorf("there is no flag %q to remember", domain.Clip(name, domain.MaxNameLength))
 		}
 	}
+	if err == nil && s.Sum != "" && s.Sum != s.sum() {
+		err = errors.New("its checksum is wrong; take the line \"sum\" out if you have written the rest yourself")
+	}
 	if err != nil {
 		return startedAs{}, domain.Invalid(op, path+" is damaged: "+err.Error(), next)
 	}
@@ -98,6 +111,7 @@ func (h *hubProcess) remember(f *pflag.FlagSet, last startedAs) error {
 	if _, port, err := net.SplitHostPort(h.opts.listen); err == nil && port == "0" {
 		s.Flags["listen"] = h.bound // the system chose the port, and machines will look for it there
 	}
+	s.Sum = s.sum()
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
@@ -105,7 +119,7 @@ func (h *hubProcess) remember(f *pflag.FlagSet, last startedAs) error {
 	if was, err := json.MarshalIndent(last, "", "  "); err == nil && bytes.Equal(was, b) {
 		return nil
 	}
-	return renameio.WriteFile(filepath.Join(h.opts.dir, startFile), append(b, '\n'), 0o600)
+	return writeSmall(filepath.Join(h.opts.dir, startFile), append(b, '\n'))
 }
 
 // sayMoved warns the owner of machines that dial an address at which this hub is no more.

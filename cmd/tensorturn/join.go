@@ -49,6 +49,11 @@ func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, err
 	}
 	path := filepath.Join(j.dir, agentKeysFile)
 	keys, err := identity.LoadAgentKeys(path)
+	if domain.KindOf(err) == domain.KindIntegrity {
+		if err = a.putAside(path, err); err == nil {
+			keys, err = identity.LoadAgentKeys(path)
+		}
+	}
 	made := false
 	switch {
 	case domain.KindOf(err) == domain.KindNotFound:
@@ -87,6 +92,17 @@ func (a *app) join(ctx context.Context, j joinRequest) (*identity.AgentKeys, err
 	keys.Name = j.name
 	keys.Machine, keys.Credential, keys.CA, keys.HeadKey = reply.Machine, reply.Credential, []byte(reply.CA), reply.HeadKey
 	return keys, keys.Save(path)
+}
+
+// putAside gives a damaged file another name, and says so: a machine that joins again is another one to the hub.
+func (a *app) putAside(path string, why error) error {
+	aside := path + ".damaged-" + wallClock().UTC().Format("20060102T150405")
+	if err := os.Rename(path, aside); err != nil {
+		return domain.Unavailable("join", plainPathError(err), "move "+path+" away", why)
+	}
+	a.say("%v", why)
+	a.say("it is kept as %s; this machine joins anew, and its pool's owner takes out what it was before with: tensorturn machine revoke", aside)
+	return nil
 }
 
 // mayHaveJoined reports whether the hub may have taken the machine although its answer is an error: then the key must be kept. A

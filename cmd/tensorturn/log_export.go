@@ -133,8 +133,8 @@ func readKey(s string) (ed25519.PublicKey, error) {
 	if err == nil {
 		return k, nil
 	}
-	b, ferr := os.ReadFile(s)
-	if ferr != nil || len(b) > 200 {
+	b, ferr := readSmall(s, maxKeyFile)
+	if ferr != nil {
 		return nil, err
 	}
 	return archive.ParseKey(strings.TrimSpace(string(b)))

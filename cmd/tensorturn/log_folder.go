@@ -76,7 +76,7 @@ func checkFolder(ctx context.Context, dir string) (v gateway.Verified, err error
 	}
 	defer stop()
 	check := event.NewVerifier(registry())
-	if b, err := os.ReadFile(filepath.Join(dir, "log.head")); err == nil {
+	if b, err := readSmall(filepath.Join(dir, "log.head"), maxHeadFile); err == nil {
 		if seq, digest, err := identity.OpenHead(key, b); err == nil {
 			check.Expect(seq, digest)
 		}

@@ -94,6 +94,13 @@ func (a *app) showRepaired(r repaired) {
 // repairLog repairs the log of a hub's folder.
 func (a *app) repairLog(ctx context.Context, o repairOptions) (out repaired, err error) {
 	c, err := loadContext(filepath.Join(o.dir, "operator.json"))
+	if err != nil && isHub(o.dir) { // only its URL is wanted
+		if last, serr := readStart(o.dir); serr == nil && last.URL != "" {
+			c.URL, err = last.URL, nil
+		} else {
+			return out, domain.Invalid("repair log", err.Error(), "start the hub once, as it is: it writes the file anew; then stop it and repair its log")
+		}
+	}
 	if err != nil {
 		return out, domain.Invalid("repair log", o.dir+" is not the folder of a hub", "give it with --dir")
 	}

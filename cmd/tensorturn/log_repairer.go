@@ -46,7 +46,7 @@ func (r *repairer) close() {
 func (r *repairer) heads() ([]repair.Head, error) {
 	var out []repair.Head
 	for i, file := range append([]string{filepath.Join(r.opts.dir, "log.head")}, r.opts.heads...) {
-		b, err := os.ReadFile(file)
+		b, err := readSmall(file, maxHeadFile)
 		if errors.Is(err, os.ErrNotExist) && i == 0 {
 			continue
 		}

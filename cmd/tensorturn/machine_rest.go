@@ -2,12 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"tensorturn/agent/rest"
@@ -63,11 +63,16 @@ func (p *agentProcess) startRest() (err error) {
 	if p.rest, err = rest.New(p.opts.rest, wallClock); err != nil {
 		return domain.Invalid("start agent", "--quiet-hours: "+err.Error(), "write for example 08:00-18:00, or \"mon-fri 22:00-07:00\"")
 	}
-	b, err := os.ReadFile(filepath.Join(p.opts.dir, restFile))
+	b, err := readSmall(filepath.Join(p.opts.dir, restFile), maxRestFile)
 	var kept machine.Rest // a file that breaks off has filled it in part: that was heard from nobody
-	if err == nil && json.Unmarshal(b, &kept) == nil {
+	if err == nil {
+		err = json.Unmarshal(b, &kept)
+	}
+	if err == nil {
 		p.rested = kept
 		p.rest.Set(kept)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		p.opts.logger.Warn().Err(err).Str("file", restFile).Msg("when this machine rests was damaged on its disk and is made anew by the hub's next word")
 	}
 	return nil // a file that is gone or damaged is made anew with the first reply
 }
@@ -81,7 +86,7 @@ func (p *agentProcess) hearRest(r machine.Rest) {
 	p.rested = r
 	b, err := json.Marshal(r)
 	if err == nil {
-		err = renameio.WriteFile(filepath.Join(p.opts.dir, restFile), b, 0o600)
+		err = writeSmall(filepath.Join(p.opts.dir, restFile), b)
 	}
 	if err != nil {
 		p.opts.logger.Warn().Err(err).Msg("when this machine rests was not kept")

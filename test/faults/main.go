@@ -52,7 +52,7 @@ func main() {
 	flag.BoolVar(&o.talk, "v", false, "print what the processes said when a row fails")
 	flag.IntVar(&o.parallel, "parallel", 4, "rows at a time; those about time run alone")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of random moments and places")
-	flag.StringVar(&o.what, "do", "rows", "rows, or: durability, corruption, churn, soak")
+	flag.StringVar(&o.what, "do", "rows", "rows, or: durability, corruption, files, churn, soak")
 	flag.IntVar(&o.kills, "kills", 200, "durability: kills of the hub")
 	flag.IntVar(&o.cuts, "cuts", 50, "durability: power cuts")
 	flag.IntVar(&o.changes, "changes", 1000, "corruption: random changes of stored bytes")
@@ -134,6 +134,8 @@ func other(o options) error {
 		return churning(o, bin)
 	case "corruption":
 		return corruption(o, bin)
+	case "files":
+		return files(o, bin)
 	}
 	return fmt.Errorf("-do %s: there is no such thing", o.what)
 }
