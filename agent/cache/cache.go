@@ -41,6 +41,7 @@ type Options struct {
 	Limit   int64                            // bytes of parts and manifests
 	Reserve int64                            // bytes of the disk that stay free
 	Free    func(dir string) (uint64, error) // free bytes of the disk; tests give their own
+	Lost    func(err error)                  // hears of what the disk has damaged and is made or fetched again; nil: nobody does
 }
 
 // Cache is one directory. Safe for concurrent use.
@@ -75,11 +76,17 @@ func Open(dir string, o Options) (*Cache, error) {
 	if o.Free == nil {
 		o.Free = freeSpace
 	}
+	if o.Lost == nil {
+		o.Lost = func(error) {}
+	}
 	c := &Cache{dir: dir, opts: o, objects: map[domain.Digest]*object{}, order: list.New(), pins: map[pin][]domain.Digest{}}
-	for _, d := range []string{partsDir, pinsDir} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+	for _, d := range []string{"", partsDir, pinsDir} {
+		if err := c.folder(filepath.Join(dir, d)); err != nil {
 			return nil, diskError("open cache", err)
 		}
+	}
+	if err := c.noFolder(filepath.Join(dir, "lock")); err != nil {
+		return nil, diskError("open cache", err)
 	}
 	c.lock = flock.New(filepath.Join(dir, "lock"))
 	switch ok, err := c.lock.TryLock(); {
@@ -112,16 +119,29 @@ func (c *Cache) load() error {
 	}
 	var all []found
 	err := filepath.WalkDir(filepath.Join(c.dir, partsDir), func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+		if err != nil {
 			return err
 		}
-		d, err := domain.ParseDigest(e.Name())
-		if err != nil {
+		d, bad := domain.ParseDigest(e.Name())
+		switch {
+		case e.IsDir() && bad == nil:
+			c.opts.Lost(lost(path, "a folder stands in its place"))
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+			return fs.SkipDir
+		case e.IsDir():
+			return nil
+		case bad != nil:
 			return os.Remove(path) // left by a write that was cut off
 		}
 		info, err := e.Info()
 		if err != nil {
 			return err
+		}
+		if !info.Mode().IsRegular() || info.Size() > maxObject {
+			c.opts.Lost(lost(path, "it is longer than any object is, or no file"))
+			return os.Remove(path)
 		}
 		all = append(all, found{d, info.Size(), info.ModTime()})
 		return nil
@@ -155,18 +175,23 @@ func (c *Cache) Get(d domain.Digest) ([]byte, error) {
 	if !c.use(d) {
 		return nil, domain.NotFound("read from cache", fmt.Sprintf("%s is not cached", d.Short()), "")
 	}
-	data, err := os.ReadFile(c.path(d))
+	data, err := readSmall(c.path(d), maxObject)
 	if errors.Is(err, fs.ErrNotExist) {
 		c.forget(d)
 		return nil, domain.NotFound("read from cache", fmt.Sprintf("%s is no longer cached", d.Short()), "")
 	}
-	if err != nil {
+	if passing(err) {
 		return nil, diskError("read from cache", err)
 	}
-	if blob.Sum(data) != d {
+	why := "it has other bytes than were written"
+	if err != nil {
+		why = err.Error()
+	}
+	if err != nil || blob.Sum(data) != d { // also of a bad sector: the same bytes are elsewhere, and would never be read here
 		c.forget(d)
-		return nil, domain.Integrity("read from cache", fmt.Sprintf("the file of %s has other bytes than were written", d.Short()),
-			"check the disk of "+c.dir)
+		err := lost(c.path(d), why)
+		c.opts.Lost(err)
+		return nil, err
 	}
 	return data, nil
 }
@@ -280,7 +305,7 @@ func (c *Cache) remove(d domain.Digest) {
 	c.order.Remove(o.place)
 	delete(c.objects, d)
 	c.used -= o.size
-	_ = os.Remove(c.path(d)) // a file that stays is found again at the next start
+	_ = os.RemoveAll(c.path(d)) // a file that stays is found again at the next start
 }
 
 func (c *Cache) forget(d domain.Digest) {

@@ -92,12 +92,17 @@ func (c *Cache) loadPins() error {
 		p, ok := parsePin(e.Name())
 		info, err := e.Info()
 		if !ok || err != nil {
-			_ = os.Remove(path)
+			_ = os.RemoveAll(path)
 			continue
 		}
-		data, err := os.ReadFile(path)
-		if err != nil {
+		data, err := readSmall(path, maxPin)
+		if passing(err) {
 			return diskError("open cache", err)
+		}
+		if err != nil { // the delta is no longer kept from being removed, and is then made again
+			c.opts.Lost(lost(path, err.Error()))
+			_ = os.RemoveAll(path)
+			continue
 		}
 		var objects []domain.Digest
 		for _, l := range strings.Fields(string(data)) {

@@ -33,7 +33,7 @@ func (c *Cache) Snapshots(n int) ([]*Snapshots, error) {
 	var out []*Snapshots
 	for slot := range n {
 		s := &Snapshots{cache: c, dir: filepath.Join(c.dir, slotsDir, strconv.Itoa(slot)), sums: map[int][sha256.Size]byte{}}
-		if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		if err := errors.Join(c.folder(s.dir), c.noFolder(s.notes())); err != nil {
 			return nil, diskError("open snapshots", err)
 		}
 		out = append(out, s)
@@ -75,7 +75,11 @@ func (s *Snapshots) Save(boundary int, size int64, write func(io.Writer) error) 
 		err = diskError("save snapshot", cerr)
 	}
 	if err == nil {
-		if rerr := os.Rename(f.Name(), s.path(boundary)); rerr != nil {
+		rerr := s.cache.noFolder(s.path(boundary))
+		if rerr == nil {
+			rerr = os.Rename(f.Name(), s.path(boundary))
+		}
+		if rerr != nil {
 			err = diskError("save snapshot", rerr)
 		}
 	}

@@ -156,6 +156,9 @@ func (s *Snapshots) notes() string { return filepath.Join(s.dir, "work.jsonl") }
 
 // clearSlots removes what slots from the first one on have left, which this machine has no more.
 func (c *Cache) clearSlots(first int) error {
+	if err := c.folder(filepath.Join(c.dir, slotsDir)); err != nil {
+		return diskError("clear snapshots", err)
+	}
 	dirs, err := os.ReadDir(filepath.Join(c.dir, slotsDir))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -117,7 +117,7 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 	}
 	p.opts.slots = len(given)
 	o = p.opts
-	if p.cache, err = cache.Open(filepath.Join(o.dir, "cache"), cache.Options{Limit: o.cacheBytes}); err != nil {
+	if p.cache, err = cache.Open(filepath.Join(o.dir, "cache"), cache.Options{Limit: o.cacheBytes, Lost: p.sayLost}); err != nil {
 		return p, err
 	}
 	tlsConfig, err := identity.TrustTLS(p.keys.CA)
@@ -172,6 +172,11 @@ func startAgent(ctx context.Context, o agentOptions) (p *agentProcess, err error
 	p.watching.Go(func() { p.watchMembership(watch) })
 	p.watching.Go(func() { p.watchDevices(watch, given) })
 	return p, nil
+}
+
+// sayLost tells the machine's owner of what the disk has damaged: the agent helps itself, and the disk may be dying.
+func (p *agentProcess) sayLost(err error) {
+	p.opts.logger.Warn().Err(err).Str("next", domain.NextOf(err)).Msg("a file of the cache is damaged; it is made or fetched again")
 }
 
 // openers chooses the trainer that the run's spec names, and gives the one of owners' programs.

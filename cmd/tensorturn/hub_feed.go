@@ -73,7 +73,7 @@ func (h *hubProcess) admitObservers(ctx context.Context) error {
 		}
 		live = append(live, o.Account)
 		if err := h.letIn(ctx, o); err != nil {
-			h.opts.logger.Error().Str("observer", string(o.ID)).Err(err).Msg("observer not let in")
+			h.opts.logger.Error().Str("observer", string(o.ID)).Err(err).Str("next", domain.NextOf(err)).Msg("observer not let in")
 		}
 	}
 	there, err := h.store.Feed.Observers(ctx)

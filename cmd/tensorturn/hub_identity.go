@@ -37,7 +37,7 @@ func (h *hubProcess) renew(m domain.MachineID) (string, error) {
 func (h *hubProcess) admit(m domain.MachineID) {
 	err := h.withAccount(m, h.keys.MachineAccount, h.broker.AddMachine)
 	if err != nil {
-		h.opts.logger.Error().Str("machine", string(m)).Err(err).Msg("machine account not loaded")
+		h.opts.logger.Error().Str("machine", string(m)).Err(err).Str("next", domain.NextOf(err)).Msg("machine account not loaded")
 	}
 }
 

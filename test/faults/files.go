@@ -23,6 +23,7 @@ const (
 	filesMemory = 4 << 20          // KiB of addresses that a process may take: far more than it needs
 	filesPeak   = 512 << 10        // KiB of memory that it may really have used
 	filesWait   = 30 * time.Second // until it works or has said why it does not
+	filesSaid   = 4 << 10          // bytes of what the processes said that are printed of a bad one
 	filesHuge   = 8 << 30          // length of a file that has grown: more than filesMemory, and a hole on the disk
 )
 
@@ -45,7 +46,7 @@ func files(o options, bin string) error {
 			}
 			fmt.Printf("%-46s %-12s %s\n", t.name(), t.how, verdict)
 			if strings.HasPrefix(verdict, "WRONG") || o.talk {
-				fmt.Println("    " + strings.ReplaceAll(strings.TrimSpace(said), "\n", "\n    "))
+				fmt.Println("    " + strings.ReplaceAll(strings.TrimSpace(said[:min(len(said), filesSaid)]), "\n", "\n    "))
 			}
 		}
 		for _, k := range slices.Sorted(maps.Keys(out)) {

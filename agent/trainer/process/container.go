@@ -66,5 +66,5 @@ func (o *Opener) sweepContainers() {
 			(&container{engine: lines.Text()[:at], name: lines.Text()[at+1:]}).remove()
 		}
 	}
-	_ = os.Remove(o.containersFile())
+	_ = os.RemoveAll(o.containersFile())
 }

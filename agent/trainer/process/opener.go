@@ -85,8 +85,11 @@ func New(o Options) (*Opener, error) {
 	if err := sweep("TENSORTURN_WORK_DIR=" + filepath.Join(root, "work") + string(filepath.Separator)); err != nil {
 		return nil, domain.Unavailable(op, "trainers of a former agent cannot be ended", "end them by hand", err)
 	}
+	if info, err := os.Lstat(root); err == nil && info.Mode().IsRegular() { // no program of ours has put a file there
+		_ = os.Remove(root)
+	}
 	for _, err := range []error{
-		os.RemoveAll(filepath.Join(root, "work")), os.MkdirAll(filepath.Join(root, "work"), 0o700), os.MkdirAll(filepath.Join(root, "lib"), 0o700),
+		os.RemoveAll(filepath.Join(root, "work")), os.RemoveAll(filepath.Join(root, "lib")), os.MkdirAll(filepath.Join(root, "work"), 0o700), os.MkdirAll(filepath.Join(root, "lib"), 0o700),
 		os.WriteFile(filepath.Join(root, "lib", python.File), []byte(python.Helper()), 0o600),
 	} {
 		if err != nil {
