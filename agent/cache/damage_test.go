@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"tensorturn/domain"
@@ -112,6 +113,69 @@ func TestObjectGrowsUnderway(t *testing.T) {
 		put(t, c, 1)
 		if _, err := c.Get(d); err != nil {
 			t.Errorf("%s, written again: %v", name, err)
+		}
+	}
+}
+
+// TestDamagedWorkIsTold: work that is trained again because of the disk is said, and a snapshot that has grown is not read to its end.
+func TestDamagedWorkIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		harm  func(dir string) error
+		found []int
+		told  int
+	}{
+		"nothing": {func(string) error { return nil }, []int{1, 2}, 0},
+		"torn": {func(dir string) error { // as a kill leaves it
+			b, err := os.ReadFile(filepath.Join(dir, "work.jsonl"))
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(dir, "work.jsonl"), b[:len(b)-5], 0o600)
+		}, []int{1}, 0},
+		"a note changed": {func(dir string) error {
+			b, err := os.ReadFile(filepath.Join(dir, "work.jsonl"))
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(dir, "work.jsonl"), bytes.Replace(b, []byte(`"boundary":2`), []byte(`"boundary":3`), 1), 0o600)
+		}, []int{1}, 1},
+		"notes huge":   {func(dir string) error { return os.Truncate(filepath.Join(dir, "work.jsonl"), 1<<40) }, []int{1, 2}, 1},
+		"newest grown": {func(dir string) error { return os.Truncate(filepath.Join(dir, "2.safetensors"), 1<<40) }, []int{1}, 1},
+		"newest gone":  {func(dir string) error { return os.Remove(filepath.Join(dir, "2.safetensors")) }, []int{1}, 1},
+		"older gone":   {func(dir string) error { return os.Remove(filepath.Join(dir, "1.safetensors")) }, []int{2}, 0},
+	} {
+		dir, told := t.TempDir(), 0
+		use := Options{Lost: func(error) { told++ }}
+		first := open(t, dir, use)
+		slots, err := first.Snapshots(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for b := 1; b <= 2; b++ {
+			if err := slots[0].Save(b, 9, func(w io.Writer) error { _, err := w.Write(make([]byte, 100)); return err }); err != nil {
+				t.Fatal(err)
+			}
+			if err := slots[0].Note(note(7, 1, b, chunk(domain.ChunkID(3+b)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.harm(slots[0].dir); err != nil {
+			t.Fatal(err)
+		}
+		if name == "newest grown" {
+			if _, err := slots[0].Open(2); domain.KindOf(err) != domain.KindIntegrity {
+				t.Errorf("%s: opened with %v", name, err)
+			}
+		}
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		slots, err = open(t, dir, use).Snapshots(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, found, _ := slots[0].Found(); !slices.Equal(found, c.found) || told != c.told {
+			t.Errorf("%s: found %v, told %d times", name, found, told)
 		}
 	}
 }

@@ -20,8 +20,14 @@ import (
 type Snapshots struct {
 	cache *Cache
 	dir   string
-	sums  map[int][sha256.Size]byte
+	sums  map[int]saved
 	lines int // of the notes
+}
+
+// saved is what was written for a boundary. Size is 0 where an earlier program has not noted it.
+type saved struct {
+	sum  [sha256.Size]byte
+	size int64
 }
 
 // Snapshots gives the snapshot directories of a machine of n slots, with what an earlier process has left in them: Found
@@ -32,7 +38,7 @@ func (c *Cache) Snapshots(n int) ([]*Snapshots, error) {
 	}
 	var out []*Snapshots
 	for slot := range n {
-		s := &Snapshots{cache: c, dir: filepath.Join(c.dir, slotsDir, strconv.Itoa(slot)), sums: map[int][sha256.Size]byte{}}
+		s := &Snapshots{cache: c, dir: filepath.Join(c.dir, slotsDir, strconv.Itoa(slot)), sums: map[int]saved{}}
 		if err := errors.Join(c.folder(s.dir), c.noFolder(s.notes())); err != nil {
 			return nil, diskError("open snapshots", err)
 		}
@@ -86,13 +92,13 @@ func (s *Snapshots) Save(boundary int, size int64, write func(io.Writer) error) 
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	s.sums[boundary] = [sha256.Size]byte(sum.Sum(nil))
+	s.sums[boundary] = saved{[sha256.Size]byte(sum.Sum(nil)), out.n}
 	return nil
 }
 
 // Open reads a snapshot. The last read gives domain.KindIntegrity when the bytes are not those that were saved.
 func (s *Snapshots) Open(boundary int) (io.ReadCloser, error) {
-	sum, ok := s.sums[boundary]
+	was, ok := s.sums[boundary]
 	if !ok {
 		return nil, domain.NotFound("open snapshot", fmt.Sprintf("there is none of %d chunks", boundary), "")
 	}
@@ -100,7 +106,10 @@ func (s *Snapshots) Open(boundary int) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, diskError("open snapshot", err)
 	}
-	return &checked{f: f, r: bufio.NewReaderSize(f, 1<<16), hash: sha256.New(), want: sum}, nil
+	if info, err := f.Stat(); err != nil || was.size > 0 && info.Size() != was.size { // one that has grown is not read to its end
+		return nil, errors.Join(lost(f.Name(), "it has another length than was saved"), f.Close())
+	}
+	return &checked{f: f, r: bufio.NewReaderSize(f, 1<<16), hash: sha256.New(), want: was.sum}, nil
 }
 
 // Prune removes every snapshot below boundary keep.
@@ -121,7 +130,7 @@ func (s *Snapshots) Remove(boundary int) {
 
 // Clear removes all snapshots and what is noted of them.
 func (s *Snapshots) Clear() error {
-	s.sums, s.lines = map[int][sha256.Size]byte{}, 0
+	s.sums, s.lines = map[int]saved{}, 0
 	if err := os.RemoveAll(s.dir); err != nil {
 		return diskError("clear snapshots", err)
 	}
@@ -135,14 +144,16 @@ func (s *Snapshots) path(boundary int) string {
 	return filepath.Join(s.dir, strconv.Itoa(boundary)+".safetensors")
 }
 
-// watched remembers the disk's error, so that it is told from the trainer's.
+// watched counts bytes and remembers the disk's error, so that it is told from the trainer's.
 type watched struct {
 	w   io.Writer
+	n   int64
 	err error
 }
 
 func (w *watched) Write(p []byte) (int, error) {
 	n, err := w.w.Write(p)
+	w.n += int64(n)
 	if err != nil {
 		w.err = err
 	}

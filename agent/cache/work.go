@@ -7,7 +7,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,6 +35,7 @@ type Line struct {
 	Seconds  float64         `json:"seconds,omitempty"`
 	Loss     float64         `json:"loss,omitempty"`
 	Sum      string          `json:"sum,omitempty"`   // SHA-256 of the snapshot, hexadecimal
+	Size     int64           `json:"size,omitempty"`  // of the snapshot in bytes; 0 in notes of earlier programs
 	Check    uint32          `json:"check,omitempty"` // CRC-32C of the line without it
 }
 
@@ -93,9 +96,9 @@ func (s *Snapshots) Note(l Line) error {
 		return nil // the next process finds less
 	}
 	if l.Chunk != nil {
-		sum, ok := s.sums[l.Boundary]
+		was, ok := s.sums[l.Boundary]
 		domain.Assert(ok, "a boundary is noted after its snapshot was saved")
-		l.Sum = hex.EncodeToString(sum[:])
+		l.Sum, l.Size = hex.EncodeToString(was.sum[:]), was.size
 	}
 	sum, err := l.check()
 	if err != nil {
@@ -131,8 +134,12 @@ func (s *Snapshots) Found() (w Work, boundaries []int, ok bool) {
 	for len(lines) < maxWorkLines {
 		b, err := in.ReadSlice('\n')
 		var l Line
+		if errors.Is(err, io.EOF) {
+			break // at its end, or torn when the process was killed
+		}
 		if err != nil || json.Unmarshal(bytes.TrimSpace(b), &l) != nil || !l.sound() {
-			break // torn, changed, or no line of ours
+			s.cache.opts.Lost(lost(s.notes(), fmt.Sprintf("line %d is not as it was written; what follows is trained again", len(lines)+1)))
+			break
 		}
 		lines = append(lines, l)
 	}
@@ -142,10 +149,18 @@ func (s *Snapshots) Found() (w Work, boundaries []int, ok bool) {
 		if err != nil || len(sum) != sha256.Size {
 			continue
 		}
-		if info, err := os.Lstat(s.path(i + 1)); err != nil || !info.Mode().IsRegular() {
+		info, err := os.Lstat(s.path(i + 1))
+		if err != nil || !info.Mode().IsRegular() {
+			if i+1 == len(w.Lines) { // all but the newest are pruned
+				s.cache.opts.Lost(lost(s.path(i+1), "it is gone; what it held is trained again"))
+			}
 			continue
 		}
-		s.sums[i+1] = [sha256.Size]byte(sum)
+		if l.Size > 0 && info.Size() != l.Size {
+			s.cache.opts.Lost(lost(s.path(i+1), "it has another length than was saved"))
+			continue
+		}
+		s.sums[i+1] = saved{[sha256.Size]byte(sum), l.Size}
 		boundaries = append(boundaries, i+1)
 	}
 	s.lines = len(lines)

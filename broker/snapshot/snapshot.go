@@ -67,8 +67,11 @@ type Store struct {
 	sign Signer
 }
 
-// Open makes the folder if need be.
+// Open makes the folder if need be, also where a file stands in its place: nothing in it is worth a hub that does not start.
 func Open(dir string, sign Signer) (*Store, error) {
+	if info, err := os.Lstat(dir); err == nil && info.Mode().IsRegular() {
+		_ = os.Remove(dir) // what MkdirAll says next is told
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, domain.Invalid("open snapshots", err.Error(), "choose a folder that can be written")
 	}

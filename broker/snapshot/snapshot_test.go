@@ -159,3 +159,13 @@ type anybody struct{}
 
 func (anybody) Sign([]byte) []byte        { return make([]byte, 64) }
 func (anybody) Signed(_, sig []byte) bool { return len(sig) == 64 }
+
+func TestFileInPlaceOfTheFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "snapshots")
+	if err := os.WriteFile(dir, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, dir, 1).Write(example(5)); err != nil {
+		t.Error(err)
+	}
+}

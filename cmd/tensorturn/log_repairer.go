@@ -178,23 +178,25 @@ func exportedRecords(file string) (repair.Source, error) {
 		return repair.Source{}, domain.Invalid("repair log", plainPathError(err), "give a file of records")
 	}
 	defer f.Close()
-	recs := map[uint64]broker.Record{}
+	recs, last := map[uint64]broker.Record{}, uint64(0)
 	in := bufio.NewReaderSize(f, 256<<10)
 	for {
 		line, err := readLine(in)
 		if errors.Is(err, io.EOF) {
 			return repair.FromRecords(file, recs), nil
 		}
-		var rec gateway.LogRecord
-		if err == nil {
-			err = json.Unmarshal(line, &rec)
-		}
-		if err != nil { // a copy that was cut has still what comes before
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) { // a copy that was cut has still what comes before
 			return repair.FromRecords(file, recs), nil
 		}
-		if rec.Error == "" && len(rec.Data) > 0 {
+		var rec gateway.LogRecord
+		if err != nil || json.Unmarshal(line, &rec) != nil {
+			continue // one line that the disk has changed takes no other with it: each record is proven by the chain
+		}
+		// A changed number must not take the place of the record that has it: lines stand in order.
+		if _, there := recs[rec.Seq]; rec.Error == "" && len(rec.Data) > 0 && (!there || rec.Seq == last+1) {
 			recs[rec.Seq] = broker.Record{Seq: rec.Seq, ID: rec.ID, Data: rec.Data}
 		}
+		last = rec.Seq
 	}
 }
 

@@ -95,6 +95,9 @@ func (c *filesCase) hubAnswers(hub *kit.Process) string {
 		if ended(hub) {
 			return c.refused(hub)
 		}
+		if strings.Contains(hub.Output(), "warning: the hub was "+c.w.URL) { // start.json is gone: its owner is told what to give
+			return "starts elsewhere, with a warning and the next step"
+		}
 		resp, err := hc.Get(c.w.URL + "/healthz")
 		if err != nil {
 			continue
