@@ -22,6 +22,9 @@ func Lock(dir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, domain.Unavailable(op, dir+" cannot be made", "choose another --dir or fix its owner", err)
 	}
+	if info, err := os.Lstat(filepath.Join(dir, lockFile)); err == nil && info.IsDir() {
+		_ = os.RemoveAll(filepath.Join(dir, lockFile)) // no program of ours has made it, and nobody can hold it
+	}
 	l := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
 	ok, err := l.TryLock()
 	if err != nil {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -26,7 +28,10 @@ const copiedStore = 1 << 46
 // verifyFolder is `log verify --dir`: the log of a hub that is stopped. The folder is locked against a hub that starts, and
 // nothing in it is changed: JetStream writes where it reads, so it is given a copy of the log's own files.
 func (a *app) verifyFolder(ctx context.Context, dir string) error {
-	v, err := checkFolder(ctx, dir)
+	v, blind, err := checkFolder(ctx, dir)
+	if blind != nil {
+		a.say("warning: %s: the position kept beside the store is damaged: whether the log's end is missing is not known", clean(plainPathError(blind)))
+	}
 	if err != nil && domain.KindOf(err) != domain.KindIntegrity {
 		return err
 	}
@@ -46,43 +51,48 @@ func (a *app) verifyFolder(ctx context.Context, dir string) error {
 	return err
 }
 
-func checkFolder(ctx context.Context, dir string) (v gateway.Verified, err error) {
+// checkFolder verifies the log. blind says why the position kept beside the store could not be compared with its end.
+func checkFolder(ctx context.Context, dir string) (v gateway.Verified, blind, err error) {
 	store := filepath.Join(dir, "store")
 	found, err := filepath.Glob(filepath.Join(escapeGlob(store), "jetstream", "*", "streams", jetstream.EventStream))
 	if err != nil || len(found) != 1 {
-		return v, domain.NotFound("verify log", dir+" is no hub's folder with a log", "give the folder that `hub start --dir` was given")
+		return v, nil, domain.NotFound("verify log", dir+" is no hub's folder with a log", "give the folder that `hub start --dir` was given")
 	}
 	unlock, err := embedded.Lock(store)
 	if domain.KindOf(err) == domain.KindConflict {
-		return v, domain.Conflict("verify log", "a hub is running on "+dir, "ask it: tensorturn log verify")
+		return v, nil, domain.Conflict("verify log", "a hub is running on "+dir, "ask it: tensorturn log verify")
 	}
 	if err != nil {
-		return v, err
+		return v, blind, err
 	}
 	defer unlock()
 	key, err := identity.HeadKey(filepath.Join(dir, "keys"))
 	if err != nil {
-		return v, err
+		return v, blind, err
 	}
 	v.Key = archive.FormatKey(key)
 	tmp, err := os.MkdirTemp("", "tensorturn-verify-")
 	if err != nil {
-		return v, domain.Unavailable("verify log", "no temporary folder can be made", "set TMPDIR to a folder with room for the log", err)
+		return v, nil, domain.Unavailable("verify log", "no temporary folder can be made", "set TMPDIR to a folder with room for the log", err)
 	}
 	defer os.RemoveAll(tmp)
 	log, stop, err := openCopy(ctx, found[0], tmp)
 	if err != nil {
-		return v, err
+		return v, blind, err
 	}
 	defer stop()
 	check := event.NewVerifier(registry())
-	if b, err := readSmall(filepath.Join(dir, "log.head"), maxHeadFile); err == nil {
-		if seq, digest, err := identity.OpenHead(key, b); err == nil {
-			check.Expect(seq, digest)
-		}
+	b, blind := readSmall(filepath.Join(dir, "log.head"), maxHeadFile)
+	switch seq, digest, herr := identity.OpenHead(key, b); {
+	case errors.Is(blind, os.ErrNotExist):
+		blind = nil
+	case blind == nil && herr != nil:
+		blind = fmt.Errorf("%s: %w", filepath.Join(dir, "log.head"), herr)
+	case blind == nil:
+		check.Expect(seq, digest)
 	}
 	v.Records, v.Head, err = broker.Verify(ctx, log, check, func(event.Envelope) error { return nil })
-	return v, err
+	return v, blind, err
 }
 
 // openCopy copies a log's files below tmp and opens them by a server of its own, with keys of its own.

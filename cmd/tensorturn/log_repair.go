@@ -39,6 +39,7 @@ type repaired struct {
 	Lost    uint64         `json:"lost_up_to,omitempty"`
 	Written bool           `json:"written"`
 	Damaged string         `json:"damaged_stream,omitempty"`
+	Blind   string         `json:"kept_position_damaged,omitempty"` // why log.head proves nothing
 }
 
 func logRepair(a *app) *cobra.Command {
@@ -73,6 +74,9 @@ func logRepair(a *app) *cobra.Command {
 }
 
 func (a *app) showRepaired(r repaired) {
+	if r.Blind != "" {
+		a.say("warning: %s: the position kept beside the store is damaged and proves nothing; give the file head of each agent's folder as --head", clean(r.Blind))
+	}
 	for _, from := range slices.Sorted(maps.Keys(r.By)) {
 		a.print("%s from %s", count(r.By[from], "record"), from)
 	}
@@ -144,7 +148,7 @@ func repairWith(ctx context.Context, keys *identity.Keys, url string, o repairOp
 	if err != nil {
 		return out, err
 	}
-	out = repaired{Records: report.Records, Head: report.Digest, By: report.By, Healed: report.Healed, Proven: report.Proven}
+	out = repaired{Records: report.Records, Head: report.Digest, By: report.By, Healed: report.Healed, Proven: report.Proven, Blind: r.blind}
 	if m := report.Missing; m != nil {
 		out.Lost = m.Seq
 		if o.accept == 0 || o.accept != report.Records {

@@ -33,6 +33,7 @@ type repairer struct {
 	open []*hubProcess
 
 	found []repair.Head // signed positions that came with the sources
+	blind string        // why the position kept beside the store proves nothing, "" when it does or there is none
 }
 
 func (r *repairer) close() {
@@ -41,13 +42,17 @@ func (r *repairer) close() {
 	}
 }
 
-// heads reads the position kept beside the store and those of agents. One that this hub's key has not signed says nothing and is
-// refused by name when it was given.
+// heads reads the position kept beside the store and those of agents. One that this hub's key has not signed says nothing: it is
+// refused by name when it was given, and told when it is our own.
 func (r *repairer) heads() ([]repair.Head, error) {
 	var out []repair.Head
 	for i, file := range append([]string{filepath.Join(r.opts.dir, "log.head")}, r.opts.heads...) {
 		b, err := readSmall(file, maxHeadFile)
 		if errors.Is(err, os.ErrNotExist) && i == 0 {
+			continue
+		}
+		if err != nil && i == 0 {
+			r.blind = plainPathError(err)
 			continue
 		}
 		if err != nil {
@@ -57,9 +62,11 @@ func (r *repairer) heads() ([]repair.Head, error) {
 		if err != nil && i > 0 {
 			return nil, domain.Invalid("repair log", file+" is no head that this hub has signed", "take it from the folder of an agent of this hub")
 		}
-		if err == nil {
-			out = append(out, repair.Head{From: file, Seq: seq, Digest: digest})
+		if err != nil {
+			r.blind = file + ": " + err.Error()
+			continue
 		}
+		out = append(out, repair.Head{From: file, Seq: seq, Digest: digest})
 	}
 	return out, nil
 }
