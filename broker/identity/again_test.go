@@ -207,3 +207,24 @@ func TestAgentKeysOneLetter(t *testing.T) {
 		t.Errorf("a folder: %v", err)
 	}
 }
+
+// TestAnotherUsersFiles are no damage: joining again, or another key, would make of a slip a lost identity.
+func TestAnotherUsersFiles(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	_, dir := created(t, identity.Options{})
+	path := filepath.Join(t.TempDir(), "agent.json")
+	a, err := identity.NewAgentKeys("https://hub.example.org:7443")
+	must(t, err)
+	must(t, a.Save(path))
+	must(t, os.Chmod(path, 0))
+	must(t, os.Chmod(filepath.Join(dir, "server.key"), 0))
+	_, err = identity.LoadAgentKeys(path)
+	_, herr := identity.Open(dir, identity.Options{Now: time.Now()})
+	for _, err := range []error{err, herr} {
+		if domain.KindOf(err) != domain.KindDenied || !strings.Contains(domain.NextOf(err), "chmod") {
+			t.Errorf("%v, next %q", err, domain.NextOf(err))
+		}
+	}
+}

@@ -44,6 +44,14 @@ func readBounded(path string) ([]byte, error) {
 // readSecret reads a file that must be private: one that others may read is refused, as ssh does, since the secret may
 // already be known.
 func readSecret(path string) ([]byte, error) {
+	b, err := readPrivate(path)
+	if errors.Is(err, fs.ErrPermission) { // not damage: nothing is to be made anew
+		return nil, domain.Denied("read "+path, "this user may not read it", "run as the user who owns the folder; else: chmod 600 "+path)
+	}
+	return b, err
+}
+
+func readPrivate(path string) ([]byte, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err
