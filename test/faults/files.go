@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"tensorturn/broker/gateway"
+	"tensorturn/broker/identity"
 	"tensorturn/domain"
 	"tensorturn/projections/runs"
 	"tensorturn/test/kit"
@@ -52,6 +54,12 @@ func files(o options, bin string) error {
 		for _, k := range slices.Sorted(maps.Keys(out)) {
 			fmt.Printf("%4d %s\n", out[k], k)
 		}
+		// The control: another hub's key, which fits its own checks, is seen by who knows the true one.
+		verdict, said := p.try(filesTry{file: "hub/keys/head.key", how: foreign})
+		fmt.Printf("control, another hub's key: %s\n", verdict)
+		if !strings.HasPrefix(verdict, "WRONG: it has another key") {
+			b.Errorf("the control is not seen: the experiment shows nothing\n%s", said)
+		}
 		if wrong > 0 {
 			b.Errorf("%d of %d damaged files were answered with something wrong", wrong, len(all))
 		}
@@ -64,8 +72,8 @@ type filesPatient struct {
 	dir     string // its folders, as the kill left them
 	context string // an operator.json that nobody damages
 	run     domain.RunID
-	before  string // what the first run, which has ended, is told as
 	first   domain.RunID
+	key     string // the hub's public key
 }
 
 // filesPatient makes one run to its end, and kills hub and machines in the middle of another.
@@ -79,6 +87,9 @@ func (w *world) filesPatient() *filesPatient {
 	w.Say("webhook", "create", "https://127.0.0.1:9/none")
 	w.Say("credential", "create", "--role", "observer")
 	w.Say("machine", "rest", "a", "--hours", "03:00-03:01")
+	var v gateway.Verified
+	w.JSON(&v, "log", "verify")
+	p.key = v.Key
 	p.run = w.submit(4)
 	for _, n := range []string{"a", "b"} {
 		w.AwaitRun(p.run, "the second round", func(r runs.Run) bool { return r.Ledger.Counted > 0 })
@@ -177,6 +188,8 @@ func (t filesTry) damage(dir string) (bool, error) {
 		return true, os.Truncate(path, filesHuge)
 	case "gone":
 		return true, os.Remove(path)
+	case foreign:
+		return true, anotherHub(filepath.Dir(path))
 	case "folder":
 		if err := os.Remove(path); err != nil {
 			return true, err
@@ -184,6 +197,23 @@ func (t filesTry) damage(dir string) (bool, error) {
 		return true, os.MkdirAll(filepath.Join(path, "within"), 0o700)
 	}
 	return !bytes.Equal(was, b), os.WriteFile(path, b, 0o600)
+}
+
+// foreign is the way of the control.
+const foreign = "foreign"
+
+// anotherHub puts another hub's key for signed heads among the keys.
+func anotherHub(keys string) error {
+	other := keys + ".other"
+	if _, err := identity.Create(other, identity.Options{Now: time.Now()}); err != nil {
+		return err
+	}
+	for _, n := range []string{"head.key", "head.pub"} {
+		if err := os.Rename(filepath.Join(other, n), filepath.Join(keys, n)); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(other)
 }
 
 // anotherLetter puts one letter or digit in the place of another: text stays text.

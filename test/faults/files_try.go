@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"tensorturn/broker/gateway"
 	"tensorturn/projections/fleet"
 	"tensorturn/projections/runs"
 	"tensorturn/test/kit"
@@ -122,7 +123,7 @@ func (c *filesCase) ask(out any, args ...string) string {
 	return ""
 }
 
-// sound judges memory, and that the owner's key opens what was there before.
+// sound judges memory, identity, and that the owner's key opens what was there before.
 func (c *filesCase) sound(hub *kit.Process) string {
 	var r runs.Run
 	if bad := c.ask(&r, "run", "show", string(c.first)); bad != "" {
@@ -130,6 +131,13 @@ func (c *filesCase) sound(hub *kit.Process) string {
 	}
 	if r.Ledger.Counted != r.Ledger.Expected || r.Ledger.Counted == 0 {
 		return "WRONG: the run that had ended is told otherwise"
+	}
+	var v gateway.Verified
+	if bad := c.ask(&v, "log", "verify"); bad != "" {
+		return bad
+	}
+	if v.Key != c.key {
+		return "WRONG: it has another key than before"
 	}
 	return c.lean(hub)
 }
