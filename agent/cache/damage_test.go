@@ -140,6 +140,8 @@ func TestDamagedWorkIsTold(t *testing.T) {
 			return os.WriteFile(filepath.Join(dir, "work.jsonl"), bytes.Replace(b, []byte(`"boundary":2`), []byte(`"boundary":3`), 1), 0o600)
 		}, []int{1}, 1},
 		"notes huge":   {func(dir string) error { return os.Truncate(filepath.Join(dir, "work.jsonl"), 1<<40) }, []int{1, 2}, 1},
+		"notes gone":   {func(dir string) error { return os.Remove(filepath.Join(dir, "work.jsonl")) }, nil, 1},
+		"notes empty":  {func(dir string) error { return os.Truncate(filepath.Join(dir, "work.jsonl"), 0) }, nil, 1},
 		"newest grown": {func(dir string) error { return os.Truncate(filepath.Join(dir, "2.safetensors"), 1<<40) }, []int{1}, 1},
 		"newest gone":  {func(dir string) error { return os.Remove(filepath.Join(dir, "2.safetensors")) }, []int{1}, 1},
 		"older gone":   {func(dir string) error { return os.Remove(filepath.Join(dir, "1.safetensors")) }, []int{2}, 0},

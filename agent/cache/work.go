@@ -124,8 +124,15 @@ func (s *Snapshots) Note(l Line) error {
 // Found is what an earlier process has left of this slot, with the boundaries whose snapshots are there, ascending; ok is
 // false when that is nothing. Whether a snapshot has the bytes that were saved shows when it is read.
 func (s *Snapshots) Found() (w Work, boundaries []int, ok bool) {
+	if info, err := os.Lstat(s.notes()); err != nil || info.Size() == 0 {
+		if left, _ := filepath.Glob(filepath.Join(s.dir, "[1-9]*.safetensors")); len(left) > 0 {
+			s.cache.opts.Lost(lost(s.notes(), "it is gone; what the snapshots beside it hold is trained again"))
+		}
+		return Work{}, nil, false
+	}
 	f, err := os.Open(s.notes())
 	if err != nil {
+		s.cache.opts.Lost(lost(s.notes(), err.Error()))
 		return Work{}, nil, false
 	}
 	defer func() { _ = f.Close() }()
