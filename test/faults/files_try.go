@@ -203,8 +203,8 @@ func (c *filesCase) goneOn(hub, a *kit.Process) string {
 			return fmt.Sprintf("WRONG: the run does not go on: %d of %d samples", r.Ledger.Counted, r.Ledger.Expected)
 		}
 	}
-	var any map[string]any
-	if bad := c.ask(&any, "run", "replay", string(c.run), "--verify"); bad != "" {
+	var told map[string]any
+	if bad := c.ask(&told, "run", "replay", string(c.run), "--verify"); bad != "" {
 		return bad
 	}
 	for _, p := range []*kit.Process{a, hub} {
