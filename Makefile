@@ -61,8 +61,8 @@ faults-mutations: ## the same rows with their protection off or the fault made f
 durability: ## KILLS=200 kills and CUTS=50 power cuts of the hub, against what a client outside was told
 	$(FAULTS) -do durability -kills $(if $(filter command line,$(origin KILLS)),$(KILLS),200) -cuts $(or $(CUTS),50)
 
-corruption: ## CHANGES=1000 random changes of stored bytes: detected and named, or rebuilt to equal state
-	$(FAULTS) -do corruption -changes $(or $(CHANGES),1000) -seed $(or $(SEED),1)
+corruption: ## CHANGES=1000 random changes of stored bytes: detected and named, or rebuilt to equal state, in 9 GB of addresses at most
+	ulimit -v 9000000 && $(FAULTS) -do corruption -changes $(or $(CHANGES),1000) -seed $(or $(SEED),1)
 
 files: ## CHANGES=400 damages of the files beside the store, hub's and agent's (only those with ONLY=agent.json in their path): the real processes go on, or name file and next step
 	$(FAULTS) -do files -changes $(or $(CHANGES),400) $(if $(ONLY),-rows $(ONLY)) -seed $(or $(SEED),1)
