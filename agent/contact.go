@@ -125,13 +125,13 @@ func jitter(r *rand.Rand, first, most time.Duration, failures int) time.Duration
 // transferFirst begins the back-off of transfers; Core.transferCap ends it.
 const transferFirst = time.Second
 
-// transferCap is the longest pause between attempts of a transfer: 60 s, or half of a shorter lease time, so that a
-// slot is not idle for a whole lease after the hub has come back.
+// transferCap is the longest pause between attempts of a transfer: 60 s, or a quarter of the lease time, so that what was refused
+// by a full hub has most of a lease for its first part when there is room: 8 MiB take 64 s at 1 Mbit/s.
 func (c *Core) transferCap() time.Duration {
 	if c.contact.lease <= 0 {
 		return 60 * time.Second
 	}
-	return min(60*time.Second, max(time.Second, c.contact.lease/2))
+	return min(60*time.Second, max(time.Second, c.contact.lease/4))
 }
 
 // timeout gives up a sync that has been in flight for too long.

@@ -36,7 +36,7 @@ const (
 // record alone cannot be read.
 //
 // A count in the place of a durable consumer makes the server reserve so much, and a configuration that it cannot read takes the
-// whole stream away. Such a place is emptied, such a consumer removed. The hub makes its observers' anew, and they are sent again
+// whole stream away. Such a place is taken away, such a consumer removed. The hub makes its observers' anew, and they are sent again
 // what they had: they are promised every event at least once.
 func MendStore(dir string) (said []string, err error) {
 	streams, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*"))

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
 	"github.com/minio/highwayhash"
 )
 
@@ -65,7 +64,7 @@ func mendConsumers(stream string, last uint64) (said []string, err error) {
 			return said, err
 		}
 		if why := badConsumer(state, last); why != "" {
-			if err := renameio.WriteFile(filepath.Join(dir, consumerState), nil, 0o600); err != nil { // an empty one is none
+			if err := os.Remove(filepath.Join(dir, consumerState)); err != nil { // an empty one would be a place before the first message
 				return said, err
 			}
 			said = append(said, fmt.Sprintf("the place of consumer %s was damaged (%s): it begins anew", name, why))
@@ -99,9 +98,6 @@ func configSum(name string, config []byte) (string, error) {
 // of delivery, each in the consumer and in the stream; how many messages wait for an answer, the time of the first, and
 // for each its distances from both acknowledged positions and its time; how many were sent again, and two numbers for each.
 func badConsumer(b []byte, last uint64) string {
-	if len(b) == 0 {
-		return "" // nothing was sent yet
-	}
 	if len(b) < 2 || b[0] != stateMagic || b[1] != stateVersion {
 		return "its first bytes are not a state's"
 	}

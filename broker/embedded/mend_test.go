@@ -22,6 +22,8 @@ import (
 
 const (
 	storedMessages = 60
+	firstSent      = 3 // to the consumer, by its configuration
+	fetched        = 12
 	// maxTaken is far above what a start on so small a store allocates (2 MiB measured), and far below one bad number.
 	maxTaken = 64 << 20
 )
@@ -76,11 +78,12 @@ func aStore(t testing.TB) (dir string) {
 				t.Fatal(err)
 			}
 		}
-		c, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: "C", AckPolicy: jetstream.AckExplicitPolicy})
+		c, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: "C", AckPolicy: jetstream.AckExplicitPolicy,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: firstSent})
 		if err != nil {
 			t.Fatal(err)
 		}
-		batch, err := c.Fetch(12)
+		batch, err := c.Fetch(fetched)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,9 +91,9 @@ func aStore(t testing.TB) (dir string) {
 			switch meta, err := m.Metadata(); {
 			case err != nil:
 				t.Fatal(err)
-			case meta.Sequence.Stream < 4 || meta.Sequence.Stream == 7:
+			case meta.Sequence.Stream < firstSent+3 || meta.Sequence.Stream == firstSent+6:
 				err = m.DoubleAck(ctx)
-			case meta.Sequence.Stream == 5:
+			case meta.Sequence.Stream == firstSent+4:
 				err = m.Nak()
 			}
 			if err != nil {
