@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,7 +60,7 @@ func newFrozenPool(t *testing.T) *frozenPool {
 }
 
 // with configures snapshots in the pool's folder, signed by a hub's word; what is logged goes to out.
-func (p *frozenPool) with(t *testing.T, word string, out *bytes.Buffer) func(*ServiceConfig) {
+func (p *frozenPool) with(t *testing.T, word string, out *words) func(*ServiceConfig) {
 	store, err := snapshot.Open(p.dir, stamp(word))
 	if err != nil {
 		t.Fatal(err)
@@ -72,10 +73,28 @@ func (p *frozenPool) with(t *testing.T, word string, out *bytes.Buffer) func(*Se
 	}
 }
 
+// words takes what is logged, by whomever.
+type words struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (w *words) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.Write(b)
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.String()
+}
+
 // again is a second Service on the pool's log, and what it logged until it was up.
 func (p *frozenPool) again(t *testing.T, word string, change func(*ServiceConfig)) (*rig, string) {
 	t.Helper()
-	var out bytes.Buffer
+	var out words
 	r := &rig{t: t, link: &fakeLink{}, log: p.log, beats: &memory.Heartbeats{}, blobs: p.blobs}
 	r.build(func(c *ServiceConfig) {
 		p.with(t, word, &out)(c)
@@ -289,7 +308,7 @@ func TestListenersThatNeedTheWholeLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFrozenPool(t)
 		var seen int
-		var out bytes.Buffer
+		var out words
 		r := &rig{t: t, link: &fakeLink{}, log: p.log, beats: &memory.Heartbeats{}, blobs: p.blobs}
 		r.build(p.with(t, "ours", &out))
 		r.s.OnCommitted(func(es []event.Envelope) { seen += len(es) })
