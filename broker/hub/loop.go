@@ -114,10 +114,11 @@ func (s *Service) step(ts []task) {
 	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 	defer cancel()
 	began := time.Now()
-	for _, o := range s.core.Step(ctx, s.now(), in) {
+	outs := s.core.Step(ctx, s.now(), in)
+	s.noteReadOnly() // before anybody hears of it: who is refused because of it finds it so
+	for _, o := range outs {
 		s.deliver(o, answers)
 	}
-	s.noteReadOnly()
 	s.noteHead()
 	s.noteSnapshot(began)
 	for _, t := range ts {
